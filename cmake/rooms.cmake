@@ -1,0 +1,32 @@
+# One target per room of src/. What a room may link is read from src/LAYERS, so that the two cannot differ.
+# A room's .cpp files are found by name; a room without any is an interface.
+file(STRINGS ${CMAKE_SOURCE_DIR}/src/LAYERS ORTHANT_LAYERS REGEX "^[a-z]+:")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/LAYERS)
+
+function(orthant_rooms)
+  foreach(line IN LISTS ORTHANT_LAYERS)
+    string(REGEX MATCH "^[a-z]+" room "${line}")
+    string(REGEX REPLACE "^[a-z]+:" "" below "${line}")
+    separate_arguments(below)
+    list(TRANSFORM below PREPEND orthant_)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.cpp)
+    list(FILTER sources EXCLUDE REGEX "/cli/main\\.cpp$")
+    if(sources)
+      add_library(orthant_${room} STATIC ${sources})
+      target_include_directories(orthant_${room} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+      target_link_libraries(orthant_${room} PUBLIC ${below} fmt::fmt Threads::Threads)
+    else()
+      add_library(orthant_${room} INTERFACE)
+      target_include_directories(orthant_${room} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+      target_link_libraries(orthant_${room} INTERFACE ${below} fmt::fmt Threads::Threads)
+    endif()
+  endforeach()
+endfunction()
+
+# Links a library of others to one room, privately: its headers stay inside that room.
+function(orthant_room_uses room)
+  get_target_property(type orthant_${room} TYPE)
+  if(NOT type STREQUAL "INTERFACE_LIBRARY")
+    target_link_libraries(orthant_${room} PRIVATE ${ARGN})
+  endif()
+endfunction()
