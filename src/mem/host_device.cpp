@@ -1,0 +1,65 @@
+// Host memory: anonymous mappings, zero-filled by the system.
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "mem/device.h"
+
+namespace orthant {
+namespace {
+
+std::byte* map_or_fail(std::int64_t bytes, int protection, int flags) {
+  if (bytes == 0) return nullptr;
+  void* data = ::mmap(nullptr, static_cast<std::size_t>(bytes), protection,
+                      MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  if (data == MAP_FAILED) {
+    fail_run("cannot reserve {} of memory: {}", format_bytes(bytes), std::strerror(errno));
+  }
+  return static_cast<std::byte*>(data);
+}
+
+class HostDevice final : public Device {
+ public:
+  std::byte* reserve(std::int64_t bytes) override {
+    return map_or_fail(bytes, PROT_READ | PROT_WRITE, 0);
+  }
+  void release(std::byte* data, std::int64_t bytes) noexcept override {
+    if (data != nullptr) ::munmap(data, static_cast<std::size_t>(bytes));
+  }
+  void to_device(const Tensor& to, std::span<const std::byte> from) override {
+    ORTHANT_CHECK(static_cast<std::int64_t>(from.size()) == to.bytes(),
+                  "copy of {} bytes into a tensor of {}", from.size(), to.bytes());
+    if (!from.empty()) std::memcpy(to.data, from.data(), from.size());
+  }
+  void to_host(std::span<std::byte> to, const Tensor& from) override {
+    ORTHANT_CHECK(static_cast<std::int64_t>(to.size()) == from.bytes(),
+                  "copy of a tensor of {} bytes into {}", from.bytes(), to.size());
+    if (!to.empty()) std::memcpy(to.data(), from.data, to.size());
+  }
+};
+
+class MetaDevice final : public Device {
+ public:
+  std::byte* reserve(std::int64_t bytes) override {
+    return map_or_fail(bytes, PROT_NONE, MAP_NORESERVE);
+  }
+  void release(std::byte* data, std::int64_t bytes) noexcept override {
+    if (data != nullptr) ::munmap(data, static_cast<std::size_t>(bytes));
+  }
+  void to_device(const Tensor& /*to*/, std::span<const std::byte> /*from*/) override {}
+  void to_host(std::span<std::byte> /*to*/, const Tensor& /*from*/) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device() {
+  return std::make_unique<HostDevice>();
+}
+std::unique_ptr<Device> make_meta_device() {
+  return std::make_unique<MetaDevice>();
+}
+
+}  // namespace orthant

@@ -1,0 +1,54 @@
+// Matrix products of linear layers. Weights are stored [O,I], as a Linear of PyTorch.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/ledger.h"
+#include "mem/tensor.h"
+
+namespace orthant {
+
+// y = x w^T + b
+struct LinearFwd {
+  static constexpr std::string_view kName = "linear_fwd";
+  Tensor y;  // [T,O]  out
+  Tensor x;  // [T,I]
+  Tensor w;  // [O,I]  the type of x
+  Tensor b;  // [O]    the type of x; may be absent
+  auto writes() const { return std::array{y}; }
+  auto reads() const { return std::array{x, w, b}; }
+};
+
+// dx = dy w
+struct LinearBwdInput {
+  static constexpr std::string_view kName = "linear_bwd_input";
+  Tensor dx;  // [T,I]  out
+  Tensor dy;  // [T,O]
+  Tensor w;   // [O,I]
+  auto writes() const { return std::array{dx}; }
+  auto reads() const { return std::array{dy, w}; }
+};
+
+// dw += dy^T x,  db += column sums of dy
+struct LinearBwdWeight {
+  static constexpr std::string_view kName = "linear_bwd_weight";
+  Tensor dw;  // [O,I] f32  in, out: added to
+  Tensor db;  // [O] f32    in, out: added to; may be absent
+  Tensor dy;  // [T,O]
+  Tensor x;   // [T,I]
+  auto writes() const { return std::array{dw, db}; }
+  auto reads() const { return std::array{dy, x}; }
+};
+
+void check(const LinearFwd& a);
+void check(const LinearBwdInput& a);
+void check(const LinearBwdWeight& a);
+Cost cost(const LinearFwd& a);
+Cost cost(const LinearBwdInput& a);
+Cost cost(const LinearBwdWeight& a);
+std::int64_t workspace_bytes(const LinearFwd& a);
+std::int64_t workspace_bytes(const LinearBwdInput& a);
+std::int64_t workspace_bytes(const LinearBwdWeight& a);
+
+}  // namespace orthant
