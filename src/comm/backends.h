@@ -1,0 +1,38 @@
+// The transports: threads of one process, and meta, which moves nothing.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace orthant {
+
+// The world of one rank of a dry run: any size, no peers.
+std::unique_ptr<Communicator> make_meta_world(int rank, int size, const CommParts& parts);
+
+// What the ranks of one process share. When one fails, the others' calls throw "rank N failed:
+// ...".
+class ThreadWorld {
+ public:
+  ThreadWorld(int size, double deadline_s);
+  ~ThreadWorld();
+  ThreadWorld(const ThreadWorld&) = delete;
+  ThreadWorld& operator=(const ThreadWorld&) = delete;
+
+  int size() const;
+  std::unique_ptr<Communicator> join(int rank, const CommParts& parts);
+  void poison(int rank, const std::string& why);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Runs body(rank) on `size` threads. The first error is thrown again after all have stopped; errors
+// that only say that another rank failed are not first.
+void run_rank_threads(ThreadWorld& world, const std::function<void(int rank)>& body);
+
+}  // namespace orthant

@@ -1,0 +1,115 @@
+// Communicator: one group of ranks. Every call is checked, recorded, then executed; in the meta
+// backend there is nothing behind "executed".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ledger.h"
+#include "mem/in_flight.h"
+#include "mem/tensor.h"
+
+namespace orthant {
+
+enum class Reduce : std::uint8_t { kSum, kMax };
+
+// What one call asks. Backends move bytes by it; plan matches it between ranks.
+struct Call {
+  enum class Kind : std::uint8_t {
+    kAllReduce,
+    kAllGather,
+    kReduceScatter,
+    kBroadcast,
+    kSend,
+    kRecv,
+    kBarrier
+  };
+  Kind kind;
+  Tensor out;  // all_reduce: in, out; all_gather: [N*n...]; reduce_scatter: [n...]; broadcast: in,
+               // out; recv: out
+  Tensor in;   // all_gather: [n...]; reduce_scatter: [N*n...]; send: in
+  Reduce reduce = Reduce::kSum;
+  int peer = -1;              // group rank of the other side, or the root
+  std::int64_t identity = 0;  // of a message: both sides name it in the same order
+  std::int64_t sequence = 0;  // of this group's collectives, or of this ordered pair's messages
+};
+std::string_view name_of(Call::Kind kind);  // "all_reduce", ...: string literals
+
+// A group's own references, shared by all groups of a rank.
+struct CommParts {
+  Ledger& ledger;
+  InFlight& in_flight;
+};
+
+class Communicator {
+ public:
+  // `members` are world ranks in ascending order; `lane` numbers the communicators of a rank.
+  Communicator(std::string name, std::vector<int> members, int rank, int lane,
+               const CommParts& parts);
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const std::string& name() const { return name_; }  // "tp", "world": for messages
+  int rank() const { return rank_; }                 // in the group
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<int>& members() const { return members_; }
+
+  // In order: later ops of this rank see the result. A group of one does nothing and records
+  // nothing (whole and part must then be the same memory), so the code of one device is this code.
+  // Sums are added in rank order, bf16 sums in f32 and rounded once: the same bits on all ranks and
+  // transports.
+  void all_reduce(const Tensor& t, Reduce reduce);           // f32, f64, bf16, i64
+  void all_gather(const Tensor& whole, const Tensor& part);  // part r becomes the r-th run of whole
+  void reduce_scatter(const Tensor& part,
+                      const Tensor& whole);  // part may lie inside whole, at its own run
+  void broadcast(const Tensor& t, int root);
+  void barrier();  // host only: not part of a step
+
+  // Overlapping: a started call owns its memory until wait(). Wait for calls of one group in their
+  // order.
+  [[nodiscard]] Token start_all_reduce(const Tensor& t, Reduce reduce);
+  [[nodiscard]] Token start_all_gather(const Tensor& whole, const Tensor& part);
+  [[nodiscard]] Token start_reduce_scatter(const Tensor& part, const Tensor& whole);
+  // Messages of an ordered pair arrive in their order; a send ends when its receive has been
+  // posted.
+  [[nodiscard]] Token start_send(const Tensor& t, int peer, std::int64_t identity);
+  [[nodiscard]] Token start_recv(const Tensor& t, int peer, std::int64_t identity);
+  void wait(Token token);  // a done token is waited for at once
+
+  // The group of some members of this one (world ranks, ascending, this rank among them). Every
+  // member calls it in the same program order; nothing is communicated for it.
+  virtual std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
+                                                 int lane) = 0;
+
+ protected:
+  const CommParts& parts() const { return parts_; }
+  int position_of(
+      const std::vector<int>& members) const;  // this rank's place in a list of world ranks
+
+ private:
+  struct Started {
+    Token token;
+    Call call;
+  };
+  Token start(Call call);
+  void record_wait(Token token, const Call& call);
+  virtual void do_start(const Call& call, Token token) = 0;
+  virtual void do_wait(const Call& call, Token token) = 0;
+
+  std::string name_;
+  std::vector<int> members_;
+  int rank_;
+  int lane_;
+  CommParts parts_;
+  std::vector<Started> started_;
+  std::int64_t collectives_ = 0;
+  std::vector<std::int64_t> sent_;      // messages to each member so far
+  std::vector<std::int64_t> received_;  // from each member
+};
+
+}  // namespace orthant

@@ -1,0 +1,77 @@
+// Schedule: the order of one step's work, as data. Generators are pure functions; lower() adds the
+// messages; simulate() proves before the run that no rank waits for ever.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orthant {
+
+struct Action {
+  enum class Kind : std::uint8_t {
+    kForward,
+    kBackward,
+    kBackwardInput,
+    kBackwardWeight,
+    kSendAct,
+    kRecvAct,
+    kSendGrad,
+    kRecvGrad
+  };
+  Kind kind;
+  int chunk;  // which of this rank's model parts, 0 without interleaving
+  int micro;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+using RankActions = std::vector<Action>;
+using Schedule = std::vector<RankActions>;  // index: pipeline rank
+
+// Where the model's parts lie: part p (0 first) is chunk `chunk` of pipeline rank `rank`.
+struct Placement {
+  struct Place {
+    int rank;
+    int chunk;
+  };
+  std::vector<Place> parts;
+  int num_ranks = 1;
+  int part_at(int rank, int chunk) const;
+  int num_chunks(int rank) const;
+};
+Placement straight(int num_ranks);  // one part a rank
+
+// Compute actions only.
+Schedule gpipe(int stages, int micros);        // all forwards, then all backwards in micro order
+Schedule one_f_one_b(int stages, int micros);  // warm-up, then one forward and one backward in turn
+Schedule forward_only(int stages, int micros);
+
+std::vector<std::string> schedule_names();
+// The schedule of that name, or a user error that names the nearest.
+Schedule make_schedule(std::string_view name, int stages, int micros);
+
+// Adds the messages between neighbouring parts. A receive is posted one compute action before the
+// one that reads it, a send right after the one that wrote it.
+Schedule lower(const Schedule& compute, const Placement& placement);
+
+// Runs a lowered schedule with rendezvous sends and one buffer a direction, chunk and kind: a send
+// ends when its receive is posted, the next send of that kind waits for that, a compute action
+// waits for its receive. Throws with each rank's position when a rank can never go on, and when an
+// action is missing, doubled, out of micro order in its weight passes, or comes before what it
+// needs. Returns the number of rounds.
+int simulate(const Schedule& lowered, const Placement& placement);
+
+// Idle share of a lowered schedule when forward, input-gradient and weight-gradient take the given
+// times.
+double bubble(const Schedule& lowered, const Placement& placement, double forward,
+              double backward_input, double backward_weight);
+
+// Micro-batches of a chunk that are between forward and the end of backward at once: the slots to
+// plan for.
+int in_flight(const RankActions& actions, int chunk);
+
+std::string to_text(const RankActions& actions);  // "F0 F1 B0 B1"; chunks above 0 as "F0.1"
+RankActions from_text(std::string_view text);
+
+}  // namespace orthant
