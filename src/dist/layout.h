@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "base/fields.h"
 
 namespace orthant {
 
@@ -15,14 +16,39 @@ struct LayoutConfig {
   bool sequence_parallel = false;
   std::int64_t micro_batch = 1;
   std::string schedule = "1f1b";
-  std::string stages = "even";
-  std::vector<std::int64_t> stage_layers;  // explicit layer counts; then `stages` is "list"
+  std::string schedule_file;
+  TextOrInts stages = {"even", {}};
   int zero_stage = 1;
+  std::string zero_gather = "micro";
   std::string recompute = "none";
+  std::int64_t recompute_blocks = 0;
   std::string offload = "none";
+  double offload_fraction = 1;
   double deadline_s = 600;
 
   int dp() const { return ranks / (tp * pp); }
+
+  template <class Visitor>
+  void fields(Visitor&& v) {
+    v("ranks", ranks, "all ranks; dp = ranks / (tp * pp)");
+    v("tp", tp, "tensor-parallel ranks; divides heads, kv heads and ffn, pads the vocabulary");
+    v("pp", pp, "pipeline stages");
+    v("virtual_stages", virtual_stages, "model parts a stage holds (interleaving)");
+    v("sequence_parallel", sequence_parallel,
+      "split the rows of a micro-batch over tp outside the matrix products");
+    v("micro_batch", micro_batch, "sequences in a micro-batch of one dp rank");
+    v("schedule", schedule, "gpipe, 1f1b, interleaved, zero_bubble, zero_bubble_v or file");
+    v("schedule_file", schedule_file, "text of the schedule, for schedule = \"file\"");
+    v("stages", stages, "even, balanced, or a list of layer counts, one a stage");
+    v("zero_stage", zero_stage,
+      "shard over dp: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters");
+    v("zero_gather", zero_gather, "ZeRO-3: micro (weights gathered per micro-batch) or step");
+    v("recompute", recompute, "none, cheap, attention or block");
+    v("recompute_blocks", recompute_blocks, "recompute only the first N blocks of a stage; 0: all");
+    v("offload", offload, "none, stash or optimizer");
+    v("offload_fraction", offload_fraction, "share of what is offloaded, 0 to 1");
+    v("deadline_s", deadline_s, "seconds a collective may wait");
+  }
 };
 
 }  // namespace orthant

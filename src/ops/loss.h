@@ -20,7 +20,7 @@ struct SoftmaxPart {
   Tensor logits;  // [T,V]      this rank's columns
   Tensor labels;  // [T] i32    global
   std::int64_t first_column;  // global index of column 0
-  std::int64_t valid;         // columns that exist, 1..V
+  std::int64_t valid;         // columns that exist, 0..V
   auto writes() const { return std::array{part}; }
   auto reads() const { return std::array{logits, labels}; }
 };
