@@ -74,11 +74,11 @@ void check(const AttentionFwd& a);
 void check(const AttentionBwd& a);
 void check(const AttentionCached& a);
 Cost cost(const AttentionFwd& a);  // counts the causal half
-Cost cost(const AttentionBwd& a);
+Cost cost(const AttentionBwd& a);  // five products: the scores are computed again
 Cost cost(const AttentionCached& a);
 std::int64_t workspace_bytes(const AttentionFwd& a);
-std::int64_t workspace_bytes(
-    const AttentionBwd& a);  // f32 dq, dk, dv, and rowsum(do * o): T*(H+2G)*D + B*H*S floats
+// f32 dq, dk, dv, and rowsum(do * o): T*(H+2G)*D + B*H*S floats.
+std::int64_t workspace_bytes(const AttentionBwd& a);
 std::int64_t workspace_bytes(const AttentionCached& a);
 
 }  // namespace orthant

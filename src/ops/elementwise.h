@@ -47,13 +47,15 @@ struct Zero {
 };
 
 // y = keep(element) ? x / (1 - p) : 0. The mask is recomputed, never stored: the same op is its
-// backward.
+// backward. C is the whole width of the model.
 struct Dropout {
   static constexpr std::string_view kName = "dropout";
-  Tensor y;           // [T,C]      out; may be x's memory
-  Tensor x;           // [T,C]      T = B*S
-  Tensor sample_ids;  // [B] i64
-  Tensor step_state;  // StepState  seed, step
+  Tensor y;                // [T,C]      out; may be x's memory
+  Tensor x;                // [T,C]      rows first_row .. first_row+T-1 of the micro-batch's B*S
+  Tensor sample_ids;       // [B] i64
+  Tensor step_state;       // StepState  seed, step
+  std::int64_t S;          // tokens in a sequence
+  std::int64_t first_row;  // 0 unless the rows are split over ranks
   double p;
   std::uint64_t site;  // which dropout of the model, see dropout.h
   auto writes() const { return std::array{y}; }

@@ -47,6 +47,7 @@ void check(const LinearBwdWeight& a);
 Cost cost(const LinearFwd& a);
 Cost cost(const LinearBwdInput& a);
 Cost cost(const LinearBwdWeight& a);
+// bf16: f32 copies of the three operands, each rounded up to 256 bytes. Otherwise 0.
 std::int64_t workspace_bytes(const LinearFwd& a);
 std::int64_t workspace_bytes(const LinearBwdInput& a);
 std::int64_t workspace_bytes(const LinearBwdWeight& a);

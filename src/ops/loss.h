@@ -16,7 +16,7 @@ namespace orthant {
 struct SoftmaxPart {
   static constexpr std::string_view kName = "softmax_part";
   Tensor part;    // [T,3] f32  out: maximum, sum of exp(logit - maximum), the label's logit (-inf
-                  // when not here)
+                  // when not here); -inf, 0, -inf when no column exists
   Tensor logits;  // [T,V]      this rank's columns
   Tensor labels;  // [T] i32    global
   std::int64_t first_column;  // global index of column 0

@@ -11,9 +11,13 @@
 
 namespace orthant {
 
+// Rows whose terms of dw and db are added in a row before they meet those of other blocks.
+inline constexpr std::int64_t kNormBwdRows = 64;
+
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 
-// sum = x + addend;  y = (sum - mean) * rstd * w + b   (RMSNorm: y = sum * rstd * w)
+// sum = x + addend, rounded to its type;  y = (sum - mean) * rstd * w + b   (RMSNorm: y = sum *
+// rstd * w)
 struct NormFwd {
   static constexpr std::string_view kName = "norm_fwd";
   Tensor y;       // [T,C]      out
@@ -54,6 +58,7 @@ void check(const NormBwd& a);
 Cost cost(const NormFwd& a);
 Cost cost(const NormBwd& a);
 std::int64_t workspace_bytes(const NormFwd& a);
-std::int64_t workspace_bytes(const NormBwd& a);  // partial column sums of fixed blocks of rows
+// Column sums of each block of kNormBwdRows rows, for dw and db: ceil(T/64) * C * 2 floats.
+std::int64_t workspace_bytes(const NormBwd& a);
 
 }  // namespace orthant

@@ -1,0 +1,102 @@
+#include "ops/linear.h"
+
+#include "ops/expect.h"
+
+namespace orthant {
+namespace {
+
+struct Sizes {
+  std::int64_t T, I, O;
+};
+
+double product_flops(const Sizes& n) {
+  return 2.0 * static_cast<double>(n.T) * static_cast<double>(n.I) * static_cast<double>(n.O);
+}
+
+// f32 copies of the three operands, for processors without bf16 products.
+std::int64_t copies_bytes(const Sizes& n, DType type) {
+  if (type != DType::kBF16) return 0;
+  constexpr std::int64_t kAlign = 256;
+  const auto padded = [](std::int64_t count) {
+    return (4 * count + kAlign - 1) / kAlign * kAlign;
+  };
+  return padded(n.T * n.I) + padded(n.T * n.O) + padded(n.O * n.I);
+}
+
+Sizes sizes_of(const LinearFwd& a) {
+  return {.T = a.x.shape[0], .I = a.x.shape[1], .O = a.w.shape[0]};
+}
+
+Sizes sizes_of(const LinearBwdInput& a) {
+  return {.T = a.dy.shape[0], .I = a.w.shape[1], .O = a.dy.shape[1]};
+}
+
+Sizes sizes_of(const LinearBwdWeight& a) {
+  return {.T = a.x.shape[0], .I = a.x.shape[1], .O = a.dy.shape[1]};
+}
+
+}  // namespace
+
+void check(const LinearFwd& a) {
+  Expect expect(LinearFwd::kName, Expect::Role::kIn, "x", a.x, 2);
+  expect.anchor_is_float();
+  ORTHANT_CHECK(a.w.shape.rank() == 2, "linear_fwd: w is {}; it must have 2 dimensions",
+                a.w.shape.text());
+  const auto [T, I, O] = sizes_of(a);
+  expect.in("w", a.w, {O, I}, a.x.dtype);
+  expect.out("y", a.y, {T, O}, a.x.dtype);
+  if (a.b.present()) expect.in("b", a.b, {O}, a.x.dtype);
+  expect.no_overlap({});
+}
+
+void check(const LinearBwdInput& a) {
+  Expect expect(LinearBwdInput::kName, Expect::Role::kIn, "dy", a.dy, 2);
+  expect.anchor_is_float();
+  ORTHANT_CHECK(a.w.shape.rank() == 2, "linear_bwd_input: w is {}; it must have 2 dimensions",
+                a.w.shape.text());
+  const auto [T, I, O] = sizes_of(a);
+  expect.in("w", a.w, {O, I}, a.dy.dtype);
+  expect.out("dx", a.dx, {T, I}, a.dy.dtype);
+  expect.no_overlap({});
+}
+
+void check(const LinearBwdWeight& a) {
+  Expect expect(LinearBwdWeight::kName, Expect::Role::kIn, "x", a.x, 2);
+  expect.anchor_is_float();
+  ORTHANT_CHECK(a.dy.shape.rank() == 2, "linear_bwd_weight: dy is {}; it must have 2 dimensions",
+                a.dy.shape.text());
+  const auto [T, I, O] = sizes_of(a);
+  expect.in("dy", a.dy, {T, O}, a.x.dtype);
+  expect.out("dw", a.dw, {O, I}, wide(a.x.dtype));
+  if (a.db.present()) expect.out("db", a.db, {O}, wide(a.x.dtype));
+  expect.no_overlap({});
+}
+
+Cost cost(const LinearFwd& a) {
+  const double bias = a.b.present() ? static_cast<double>(a.y.count()) : 0;
+  return {.flops = product_flops(sizes_of(a)) + bias, .bytes = bytes_moved(a)};
+}
+
+Cost cost(const LinearBwdInput& a) {
+  return {.flops = product_flops(sizes_of(a)), .bytes = bytes_moved(a)};
+}
+
+Cost cost(const LinearBwdWeight& a) {
+  const double bias = a.db.present() ? static_cast<double>(a.dy.count()) : 0;
+  return {.flops = product_flops(sizes_of(a)) + bias,
+          .bytes = bytes_moved(a) + bytes_of(a.writes())};
+}
+
+std::int64_t workspace_bytes(const LinearFwd& a) {
+  return copies_bytes(sizes_of(a), a.x.dtype);
+}
+
+std::int64_t workspace_bytes(const LinearBwdInput& a) {
+  return copies_bytes(sizes_of(a), a.dy.dtype);
+}
+
+std::int64_t workspace_bytes(const LinearBwdWeight& a) {
+  return copies_bytes(sizes_of(a), a.x.dtype);
+}
+
+}  // namespace orthant
