@@ -1,0 +1,85 @@
+// Boundary: which neighbour each action faces.
+#include "pipeline/boundary.h"
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+// The part `step` further on in the model than this rank's chunk.
+std::optional<Crossing> neighbour(Cargo cargo, const Placement& placement, int rank, int chunk,
+                                  int step) {
+  const int part = placement.part_at(rank, chunk) + step;
+  if (part < 0 || part >= static_cast<int>(placement.parts.size())) return std::nullopt;
+  return Crossing{cargo, placement.parts[static_cast<std::size_t>(part)]};
+}
+
+}  // namespace
+
+bool is_compute(Action::Kind kind) {
+  return kind == Action::Kind::kForward || is_backward(kind);
+}
+
+bool is_send(Action::Kind kind) {
+  return kind == Action::Kind::kSendAct || kind == Action::Kind::kSendGrad;
+}
+
+bool is_recv(Action::Kind kind) {
+  return kind == Action::Kind::kRecvAct || kind == Action::Kind::kRecvGrad;
+}
+
+bool is_backward(Action::Kind kind) {
+  return kind == Action::Kind::kBackwardInput || is_last_backward(kind);
+}
+
+bool is_last_backward(Action::Kind kind) {
+  return kind == Action::Kind::kBackward || kind == Action::Kind::kBackwardWeight;
+}
+
+Cargo cargo_of(Action::Kind message) {
+  ORTHANT_CHECK(is_send(message) || is_recv(message), "cargo_of: action kind {} is no message",
+                static_cast<int>(message));
+  const bool act = message == Action::Kind::kSendAct || message == Action::Kind::kRecvAct;
+  return act ? Cargo::kAct : Cargo::kGrad;
+}
+
+Action::Kind send_of(Cargo cargo) {
+  return cargo == Cargo::kAct ? Action::Kind::kSendAct : Action::Kind::kSendGrad;
+}
+
+Action::Kind recv_of(Cargo cargo) {
+  return cargo == Cargo::kAct ? Action::Kind::kRecvAct : Action::Kind::kRecvGrad;
+}
+
+std::optional<Crossing> read_by(const Action& action, const Placement& placement, int rank) {
+  switch (action.kind) {
+    case Action::Kind::kForward: return neighbour(Cargo::kAct, placement, rank, action.chunk, -1);
+    case Action::Kind::kBackward:
+    case Action::Kind::kBackwardInput:
+      return neighbour(Cargo::kGrad, placement, rank, action.chunk, +1);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Crossing> written_by(const Action& action, const Placement& placement, int rank) {
+  switch (action.kind) {
+    case Action::Kind::kForward: return neighbour(Cargo::kAct, placement, rank, action.chunk, +1);
+    case Action::Kind::kBackward:
+    case Action::Kind::kBackwardInput:
+      return neighbour(Cargo::kGrad, placement, rank, action.chunk, -1);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Crossing> crossing_of(const Action& message, const Placement& placement, int rank) {
+  const Cargo cargo = cargo_of(message.kind);
+  const bool onward = is_send(message.kind) == (cargo == Cargo::kAct);
+  return neighbour(cargo, placement, rank, message.chunk, onward ? +1 : -1);
+}
+
+std::int64_t identity_of(Cargo cargo, int receiving_chunk, int micro) {
+  return static_cast<std::int64_t>(cargo) << 56 | static_cast<std::int64_t>(receiving_chunk) << 32 |
+         static_cast<std::int64_t>(micro);
+}
+
+}  // namespace orthant

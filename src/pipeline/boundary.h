@@ -1,0 +1,42 @@
+// Boundary: the tensors that cross between neighbouring parts of the model, and the messages that
+// carry them. lower(), simulate() and the interpreter know them from here only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "pipeline/schedule.h"
+
+namespace orthant {
+
+// Activations and gradients travel on separate communicators.
+enum class Cargo : std::uint8_t { kAct, kGrad };
+inline constexpr int kNumCargos = 2;
+
+// The other end of a boundary.
+struct Crossing {
+  Cargo cargo;
+  Placement::Place peer;
+};
+
+bool is_compute(Action::Kind kind);
+bool is_send(Action::Kind kind);
+bool is_recv(Action::Kind kind);
+bool is_backward(Action::Kind kind);       // one of the three backward actions
+bool is_last_backward(Action::Kind kind);  // the micro-batch's stash is no longer needed after it
+Cargo cargo_of(Action::Kind message);      // of a send or a receive
+Action::Kind send_of(Cargo cargo);
+Action::Kind recv_of(Cargo cargo);
+
+// Where the boundary tensor comes from that a compute action reads, and where the one goes that it
+// writes; nothing for a weight pass and at the ends of the model.
+std::optional<Crossing> read_by(const Action& action, const Placement& placement, int rank);
+std::optional<Crossing> written_by(const Action& action, const Placement& placement, int rank);
+
+// The other end of a send or a receive of this rank; nothing when its chunk has no such neighbour.
+std::optional<Crossing> crossing_of(const Action& message, const Placement& placement, int rank);
+
+// What both sides call a message: its cargo, the chunk that receives it and its micro-batch.
+std::int64_t identity_of(Cargo cargo, int receiving_chunk, int micro);
+
+}  // namespace orthant

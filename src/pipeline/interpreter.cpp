@@ -1,0 +1,145 @@
+// Interpreter: follows the meaning of a lowered list that lower.cpp states.
+#include "pipeline/interpreter.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "pipeline/boundary.h"
+
+namespace orthant {
+namespace {
+
+constexpr int kMaxChunks = 32;
+
+void compute(Stage& stage, const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kForward:
+      stage.open(action.chunk, action.micro);
+      stage.forward(action.chunk, action.micro);
+      break;
+    case Action::Kind::kBackward: stage.backward(action.chunk, action.micro); break;
+    case Action::Kind::kBackwardInput: stage.backward_input(action.chunk, action.micro); break;
+    case Action::Kind::kBackwardWeight: stage.backward_weight(action.chunk, action.micro); break;
+    default: fail_run("interpreter: {} is no compute action", to_text({action}));
+  }
+}
+
+}  // namespace
+
+// The started message of each boundary buffer.
+struct Interpreter::Pending {
+  struct Message {
+    Token token;
+    int micro = -1;  // -1: none
+  };
+  using Buffers = std::array<std::array<Message, kMaxChunks>, kNumCargos>;  // by cargo, chunk
+
+  explicit Pending(Interpreter& interpreter)
+      : self(interpreter),
+        placement(interpreter.placement_),
+        rank(interpreter.acts_.rank()) {}
+
+  void post(const Action& action);
+  void wait_before(const Action& action);
+  void finish();
+
+  Communicator& group_of(Cargo cargo) { return cargo == Cargo::kAct ? self.acts_ : self.grads_; }
+  static Message& at(Buffers& buffers, Cargo cargo, int chunk) {
+    return buffers[static_cast<std::size_t>(cargo)][static_cast<std::size_t>(chunk)];
+  }
+
+  Interpreter& self;
+  const Placement& placement;
+  int rank;
+  Buffers sends;
+  Buffers receives;
+};
+
+void Interpreter::Pending::post(const Action& action) {
+  const auto other = crossing_of(action, placement, rank);
+  ORTHANT_CHECK(other.has_value(), "interpreter: rank {}: {} has no other side", rank,
+                to_text({action}));
+  const Cargo cargo = other->cargo;
+  const bool is_act = cargo == Cargo::kAct;
+  Message& message = at(is_send(action.kind) ? sends : receives, cargo, action.chunk);
+  ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: {} while micro-batch {} has the buffer",
+                rank, to_text({action}), message.micro);
+  message.micro = action.micro;
+  Stage& stage = self.stage_;
+  if (is_send(action.kind)) {
+    const Tensor out = is_act ? stage.act_out(action.chunk) : stage.grad_out(action.chunk);
+    const std::int64_t identity = identity_of(cargo, other->peer.chunk, action.micro);
+    message.token = group_of(cargo).start_send(out, other->peer.rank, identity);
+  } else {
+    const Tensor in = is_act ? stage.act_in(action.chunk) : stage.grad_in(action.chunk);
+    const std::int64_t identity = identity_of(cargo, action.chunk, action.micro);
+    message.token = group_of(cargo).start_recv(in, other->peer.rank, identity);
+  }
+}
+
+// Before a compute action: the buffer that it writes is free again, the one that it reads is full.
+void Interpreter::Pending::wait_before(const Action& action) {
+  if (const auto to = written_by(action, placement, rank)) {
+    Message& last = at(sends, to->cargo, action.chunk);
+    if (last.micro >= 0) group_of(to->cargo).wait(last.token);
+    last.micro = -1;
+  }
+  if (const auto from = read_by(action, placement, rank)) {
+    Message& own = at(receives, from->cargo, action.chunk);
+    ORTHANT_CHECK(
+        own.micro == action.micro,
+        "interpreter: rank {}: {} needs its own receive, posted is that of micro-batch {}", rank,
+        to_text({action}), own.micro);
+    group_of(from->cargo).wait(own.token);
+    own.micro = -1;
+  }
+}
+
+void Interpreter::Pending::finish() {
+  for (const Cargo cargo : {Cargo::kAct, Cargo::kGrad}) {
+    auto& left = sends[static_cast<std::size_t>(cargo)];
+    // In the order in which they were started, which is that of their tokens.
+    std::sort(left.begin(), left.end(),
+              [](const Message& a, const Message& b) { return a.token.id < b.token.id; });
+    for (const Message& message : left) {
+      if (message.micro >= 0) group_of(cargo).wait(message.token);
+    }
+    for (const Message& message : receives[static_cast<std::size_t>(cargo)]) {
+      ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: nothing reads the received {} of {}",
+                    rank, cargo == Cargo::kAct ? "activation" : "gradient", message.micro);
+    }
+  }
+}
+
+Interpreter::Interpreter(Communicator& acts, Communicator& grads, Stage& stage, Placement placement)
+    : acts_(acts),
+      grads_(grads),
+      stage_(stage),
+      placement_(std::move(placement)) {
+  ORTHANT_CHECK(acts_.size() == placement_.num_ranks && grads_.size() == placement_.num_ranks,
+                "interpreter: the placement has {} ranks, the groups have {} and {}",
+                placement_.num_ranks, acts_.size(), grads_.size());
+  ORTHANT_CHECK(placement_.num_chunks(acts_.rank()) <= kMaxChunks,
+                "interpreter: {} chunks on rank {}; use at most {}",
+                placement_.num_chunks(acts_.rank()), acts_.rank(), kMaxChunks);
+}
+
+void Interpreter::run(const RankActions& actions) {
+  Pending pending(*this);
+  const bool trains = std::any_of(actions.begin(), actions.end(),
+                                  [](const Action& action) { return is_backward(action.kind); });
+  for (const Action& action : actions) {
+    if (!is_compute(action.kind)) {
+      pending.post(action);
+      continue;
+    }
+    pending.wait_before(action);
+    compute(stage_, action);
+    if (!trains || is_last_backward(action.kind)) stage_.close(action.chunk, action.micro);
+  }
+  pending.finish();
+}
+
+}  // namespace orthant

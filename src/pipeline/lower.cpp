@@ -1,0 +1,137 @@
+// lower(): adds the messages to the compute actions.
+//
+// What a lowered list means, here, in simulate() and in the interpreter. A rank goes through it in
+// order:
+//   recv     posts the receive into the one buffer of its kind and chunk, and goes on at once. The
+//            buffer is full from then on until its reader has returned.
+//   compute  waits until the last send of what it will write has ended, then until its own receive
+//            has arrived, and runs. It reads its boundary buffer and writes the other one.
+//   send     starts the send of what the compute action before it wrote, and goes on at once. It
+//            ends when its receive has been posted.
+// At the end of the list the rank waits for the sends that are left.
+//
+// A rank's list is: compute, its send, the receives of this gap, the next compute, and so on. The
+// send comes before the receives: on a transport that runs a communicator's calls in order a result
+// would else wait for the next input. A receive lies in the gap one compute action ahead of its
+// reader, or later when the buffer's last reader is that action. Two chunks of a rank may hear from
+// the same rank: messages of a pair arrive in the order in which they were sent, so a receive moves
+// further ahead when a later message of its pair is read first.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "pipeline/boundary.h"
+#include "pipeline/schedule.h"
+
+namespace orthant {
+namespace {
+
+struct Receive {
+  Action action;
+  Cargo cargo;
+  int source;    // rank
+  int sent;      // place of the action that writes it in the source's list
+  int earliest;  // gap g lies before compute action g
+  int gap;
+};
+
+// For each rank: the place in its compute list of the action that writes a boundary tensor.
+using Writers = std::map<std::tuple<Cargo, int, int>, int>;  // cargo, chunk, micro
+
+std::vector<Writers> writers_of(const Schedule& compute, const Placement& placement) {
+  std::vector<Writers> writers(compute.size());
+  for (std::size_t rank = 0; rank < compute.size(); ++rank) {
+    int place = 0;
+    for (const Action& action : compute[rank]) {
+      if (const auto to = written_by(action, placement, static_cast<int>(rank))) {
+        writers[rank].try_emplace({to->cargo, action.chunk, action.micro}, place);
+      }
+      ++place;
+    }
+  }
+  return writers;
+}
+
+// A schedule that lacks the writer is simulate()'s to refuse: it is then as if written last.
+int place_of(const Writers& writers, Cargo cargo, int chunk, int micro) {
+  const auto found = writers.find({cargo, chunk, micro});
+  return found == writers.end() ? std::numeric_limits<int>::max() : found->second;
+}
+
+// The receives of a rank, in the order of their readers, each in the gap that suits its reader.
+std::vector<Receive> receives_of(const RankActions& actions, const std::vector<Writers>& writers,
+                                 const Placement& placement, int rank) {
+  std::array<std::vector<int>, kNumCargos> free_from;  // per chunk: the gap after the last reader
+  for (std::vector<int>& gaps : free_from) {
+    gaps.assign(static_cast<std::size_t>(placement.num_chunks(rank)), 0);
+  }
+  std::vector<Receive> receives;
+  for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+    const Action& reader = actions[static_cast<std::size_t>(i)];
+    const auto from = read_by(reader, placement, rank);
+    if (!from) continue;
+    int& earliest =
+        free_from[static_cast<std::size_t>(from->cargo)][static_cast<std::size_t>(reader.chunk)];
+    receives.push_back({.action = {recv_of(from->cargo), reader.chunk, reader.micro},
+                        .cargo = from->cargo,
+                        .source = from->peer.rank,
+                        .sent = place_of(writers[static_cast<std::size_t>(from->peer.rank)],
+                                         from->cargo, from->peer.chunk, reader.micro),
+                        .earliest = earliest,
+                        .gap = std::max(i - 1, earliest)});
+    earliest = i + 1;
+  }
+  return receives;
+}
+
+bool sent_before(const Receive& a, const Receive& b) {
+  if (a.cargo != b.cargo) return a.cargo < b.cargo;
+  return std::pair(a.source, a.sent) < std::pair(b.source, b.sent);
+}
+
+// Messages of a pair are received in the order in which they are sent.
+void respect_order(std::vector<Receive>& receives) {
+  std::stable_sort(receives.begin(), receives.end(), sent_before);
+  for (std::size_t i = receives.size(); i-- > 1;) {
+    Receive& earlier = receives[i - 1];
+    const Receive& later = receives[i];
+    if (earlier.cargo != later.cargo || earlier.source != later.source) continue;
+    earlier.gap = std::max(earlier.earliest, std::min(earlier.gap, later.gap));
+  }
+  std::stable_sort(receives.begin(), receives.end(),
+                   [](const Receive& a, const Receive& b) { return a.gap < b.gap; });
+}
+
+}  // namespace
+
+Schedule lower(const Schedule& compute, const Placement& placement) {
+  ORTHANT_CHECK(static_cast<int>(compute.size()) == placement.num_ranks,
+                "lower: the schedule has {} ranks, the placement {}", compute.size(),
+                placement.num_ranks);
+  const std::vector<Writers> writers = writers_of(compute, placement);
+  Schedule lowered(compute.size());
+  for (int rank = 0; rank < placement.num_ranks; ++rank) {
+    const RankActions& actions = compute[static_cast<std::size_t>(rank)];
+    RankActions& out = lowered[static_cast<std::size_t>(rank)];
+    std::vector<Receive> receives = receives_of(actions, writers, placement, rank);
+    respect_order(receives);
+    auto next = receives.begin();
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& action = actions[static_cast<std::size_t>(i)];
+      for (; next != receives.end() && next->gap <= i; ++next) {
+        out.push_back(next->action);
+      }
+      out.push_back(action);
+      if (const auto to = written_by(action, placement, rank)) {
+        out.push_back({send_of(to->cargo), action.chunk, action.micro});
+      }
+    }
+  }
+  return lowered;
+}
+
+}  // namespace orthant
