@@ -70,8 +70,9 @@ class Communicator {
   void broadcast(const Tensor& t, int root);
   void barrier();  // host only: not part of a step
 
-  // Overlapping: a started call owns its memory until wait(). Wait for calls of one group in their
-  // order.
+  // Overlapping: a started call owns its memory until wait(). Wait for the collectives of one group
+  // in their order, and for the messages of one direction and peer in theirs; a blocking call may
+  // come between start and wait.
   [[nodiscard]] Token start_all_reduce(const Tensor& t, Reduce reduce);
   [[nodiscard]] Token start_all_gather(const Tensor& whole, const Tensor& part);
   [[nodiscard]] Token start_reduce_scatter(const Tensor& part, const Tensor& whole);
@@ -96,8 +97,14 @@ class Communicator {
     Token token;
     Call call;
   };
+  std::string title(const Call& call) const;  // "all_reduce 'h.7.mlp.down' in group 'tp'"
+  void check(const Call& call) const;
+  void check_runs(const Call& call, const Tensor& whole, const Tensor& part) const;
+  void number(Call& call);
+  void record_start(const Call& call, Token token);
   Token start(Call call);
-  void record_wait(Token token, const Call& call);
+  void run(const Call& call);
+  void finish(std::size_t index);
   virtual void do_start(const Call& call, Token token) = 0;
   virtual void do_wait(const Call& call, Token token) = 0;
 

@@ -1,0 +1,90 @@
+#include "dist/mesh.h"
+
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+// The communicators of a rank. The world is lane 0.
+enum GroupLane { kTpLane = 1, kDpLane, kPpActsLane, kPpGradsLane, kModelLane, kEndsLane };
+
+}  // namespace
+
+int MeshShape::ranks() const {
+  int product = 1;
+  for (const int size : sizes) {
+    product *= size;
+  }
+  return product;
+}
+
+std::array<int, kNumAxes> MeshShape::coords_of(int rank) const {
+  ORTHANT_CHECK(rank >= 0 && rank < ranks(), "rank {} is not in a mesh of {}", rank, ranks());
+  std::array<int, kNumAxes> coords{};
+  for (std::size_t axis = 0; axis < coords.size(); ++axis) {
+    coords[axis] = rank % sizes[axis];
+    rank /= sizes[axis];
+  }
+  return coords;
+}
+
+int MeshShape::rank_of(const std::array<int, kNumAxes>& coords) const {
+  int rank = 0;
+  for (std::size_t axis = coords.size(); axis-- > 0;) {
+    ORTHANT_CHECK(coords[axis] >= 0 && coords[axis] < sizes[axis],
+                  "coordinate {} of mesh axis {} is not below {}", coords[axis], axis, sizes[axis]);
+    rank = rank * sizes[axis] + coords[axis];
+  }
+  return rank;
+}
+
+MeshShape mesh_shape(const LayoutConfig& layout) {
+  MeshShape shape;
+  shape.sizes[static_cast<std::size_t>(Axis::kTp)] = layout.tp;
+  shape.sizes[static_cast<std::size_t>(Axis::kDp)] = layout.dp();
+  shape.sizes[static_cast<std::size_t>(Axis::kPp)] = layout.pp;
+  return shape;
+}
+
+Mesh::Mesh(const MeshShape& shape, Communicator& world)
+    : shape_(shape),
+      rank_(world.rank()),
+      coords_(),
+      world_(world) {
+  ORTHANT_CHECK(world.size() == shape.ranks(), "a mesh of {} ranks is laid over a world of {}",
+                shape.ranks(), world.size());
+  coords_ = shape.coords_of(rank_);
+  const auto make = [&](std::string name, std::initializer_list<Axis> axes, GroupLane lane) {
+    return world.subgroup(std::move(name), members_along(axes), lane);
+  };
+  tp_ = make("tp", {Axis::kTp}, kTpLane);
+  dp_ = make("dp", {Axis::kDp}, kDpLane);
+  pp_acts_ = make("pp_acts", {Axis::kPp}, kPpActsLane);
+  pp_grads_ = make("pp_grads", {Axis::kPp}, kPpGradsLane);
+  model_ = make("model", {Axis::kTp, Axis::kPp}, kModelLane);
+
+  std::vector<int> ends = {rank_};
+  if (size(Axis::kPp) > 1 && (is_first_stage() || is_last_stage())) {
+    const std::vector<int>& stages = pp_acts_->members();
+    ends = {stages.front(), stages.back()};
+  }
+  ends_ = world.subgroup("ends", std::move(ends), kEndsLane);
+}
+
+// The world ranks that differ from this one along `axes` only, ascending.
+std::vector<int> Mesh::members_along(std::span<const Axis> axes) const {
+  std::vector<int> members;
+  for (int rank = 0; rank < shape_.ranks(); ++rank) {
+    std::array<int, kNumAxes> coords = shape_.coords_of(rank);
+    for (const Axis axis : axes) {
+      coords[static_cast<std::size_t>(axis)] = coord(axis);
+    }
+    if (coords == coords_) members.push_back(rank);
+  }
+  return members;
+}
+
+}  // namespace orthant
