@@ -12,12 +12,13 @@ namespace orthant {
 
 // A sum that does not depend on the order or grouping of its terms: a fixed-point number of 32-bit
 // digits in i64 limbs (limb k counts units of 2^(32k - 320)), plus a count of terms that were not
-// finite. Limbs of ranks are added as integers.
+// finite or reached 2^160. Limbs of ranks are added as integers. The arithmetic is in exact_sum.h.
 inline constexpr int kNormLimbs = 16;  // the last one counts non-finite terms
 inline constexpr int kNormBlock =
     64;  // elements whose squares are added in floating point, in order
 
-// sum += squares of g, block by block of kNormBlock elements; a block's sum is a double
+// sum += squares of g, block by block of kNormBlock elements; a block's sum is a double. Digits are
+// carried over at the end.
 struct SquaredNorm {
   static constexpr std::string_view kName = "squared_norm";
   Tensor sum;  // [kNormLimbs] i64  in, out: added to
