@@ -11,7 +11,8 @@ std::optional<Crossing> neighbour(Cargo cargo, const Placement& placement, int r
                                   int step) {
   const int part = placement.part_at(rank, chunk) + step;
   if (part < 0 || part >= static_cast<int>(placement.parts.size())) return std::nullopt;
-  return Crossing{cargo, placement.parts[static_cast<std::size_t>(part)]};
+  const Placement::Place peer = placement.parts[static_cast<std::size_t>(part)];
+  return Crossing{cargo, peer, peer.rank == rank};
 }
 
 }  // namespace
@@ -74,7 +75,8 @@ std::optional<Crossing> written_by(const Action& action, const Placement& placem
 std::optional<Crossing> crossing_of(const Action& message, const Placement& placement, int rank) {
   const Cargo cargo = cargo_of(message.kind);
   const bool onward = is_send(message.kind) == (cargo == Cargo::kAct);
-  return neighbour(cargo, placement, rank, message.chunk, onward ? +1 : -1);
+  const auto other = neighbour(cargo, placement, rank, message.chunk, onward ? +1 : -1);
+  return other && !other->is_local ? other : std::nullopt;
 }
 
 std::int64_t identity_of(Cargo cargo, int receiving_chunk, int micro) {

@@ -17,6 +17,10 @@ inline constexpr int kNumCargos = 2;
 struct Crossing {
   Cargo cargo;
   Placement::Place peer;
+  // Both parts are on one rank, as where a V turns. No message then: what one chunk writes is what
+  // the other reads, so the stage gives both the same buffer, and it must be read before the next
+  // is written.
+  bool is_local;
 };
 
 bool is_compute(Action::Kind kind);
@@ -33,7 +37,7 @@ Action::Kind recv_of(Cargo cargo);
 std::optional<Crossing> read_by(const Action& action, const Placement& placement, int rank);
 std::optional<Crossing> written_by(const Action& action, const Placement& placement, int rank);
 
-// The other end of a send or a receive of this rank; nothing when its chunk has no such neighbour.
+// The other end of a send or a receive of this rank; nothing when no other rank is there.
 std::optional<Crossing> crossing_of(const Action& message, const Placement& placement, int rank);
 
 // What both sides call a message: its cargo, the chunk that receives it and its micro-batch.

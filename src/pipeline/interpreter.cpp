@@ -81,12 +81,12 @@ void Interpreter::Pending::post(const Action& action) {
 
 // Before a compute action: the buffer that it writes is free again, the one that it reads is full.
 void Interpreter::Pending::wait_before(const Action& action) {
-  if (const auto to = written_by(action, placement, rank)) {
+  if (const auto to = written_by(action, placement, rank); to && !to->is_local) {
     Message& last = at(sends, to->cargo, action.chunk);
     if (last.micro >= 0) group_of(to->cargo).wait(last.token);
     last.micro = -1;
   }
-  if (const auto from = read_by(action, placement, rank)) {
+  if (const auto from = read_by(action, placement, rank); from && !from->is_local) {
     Message& own = at(receives, from->cargo, action.chunk);
     ORTHANT_CHECK(
         own.micro == action.micro,

@@ -8,7 +8,8 @@
 //            has arrived, and runs. It reads its boundary buffer and writes the other one.
 //   send     starts the send of what the compute action before it wrote, and goes on at once. It
 //            ends when its receive has been posted.
-// At the end of the list the rank waits for the sends that are left.
+// At the end of the list the rank waits for the sends that are left. Between two chunks of one rank
+// there are no messages.
 //
 // A rank's list is: compute, its send, the receives of this gap, the next compute, and so on. The
 // send comes before the receives: on a transport that runs a communicator's calls in order a result
@@ -73,7 +74,7 @@ std::vector<Receive> receives_of(const RankActions& actions, const std::vector<W
   for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
     const Action& reader = actions[static_cast<std::size_t>(i)];
     const auto from = read_by(reader, placement, rank);
-    if (!from) continue;
+    if (!from || from->is_local) continue;
     int& earliest =
         free_from[static_cast<std::size_t>(from->cargo)][static_cast<std::size_t>(reader.chunk)];
     receives.push_back({.action = {recv_of(from->cargo), reader.chunk, reader.micro},
@@ -126,7 +127,7 @@ Schedule lower(const Schedule& compute, const Placement& placement) {
         out.push_back(next->action);
       }
       out.push_back(action);
-      if (const auto to = written_by(action, placement, rank)) {
+      if (const auto to = written_by(action, placement, rank); to && !to->is_local) {
         out.push_back({send_of(to->cargo), action.chunk, action.micro});
       }
     }

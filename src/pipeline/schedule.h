@@ -52,14 +52,15 @@ std::vector<std::string> schedule_names();
 Schedule make_schedule(std::string_view name, int stages, int micros);
 
 // Adds the messages between neighbouring parts. A receive is posted one compute action before the
-// one that reads it, a send right after the one that wrote it.
+// one that reads it, a send right after the one that wrote it. lower.cpp states what a lowered list
+// means. Parts of one rank exchange no messages.
 Schedule lower(const Schedule& compute, const Placement& placement);
 
 // Runs a lowered schedule with rendezvous sends and one buffer a direction, chunk and kind: a send
-// ends when its receive is posted, the next send of that kind waits for that, a compute action
-// waits for its receive. Throws with each rank's position when a rank can never go on, and when an
-// action is missing, doubled, out of micro order in its weight passes, or comes before what it
-// needs. Returns the number of rounds.
+// ends when its receive is posted, the next action that writes its buffer waits for that, a compute
+// action waits for its receive. Throws with each rank's position when a rank can never go on, and
+// when an action is missing, doubled, out of micro order in its weight passes, or comes before what
+// it needs. Returns the number of rounds: how long it takes when each compute action takes 1.
 int simulate(const Schedule& lowered, const Placement& placement);
 
 // Idle share of a lowered schedule when forward, input-gradient and weight-gradient take the given
@@ -71,7 +72,9 @@ double bubble(const Schedule& lowered, const Placement& placement, double forwar
 // plan for.
 int in_flight(const RankActions& actions, int chunk);
 
-std::string to_text(const RankActions& actions);  // "F0 F1 B0 B1"; chunks above 0 as "F0.1"
-RankActions from_text(std::string_view text);
+// "F0 F1 B0 B1"; I and W for the halves of a backward, sendF, recvF, sendB, recvB for messages;
+// chunks above 0 as "F0.1".
+std::string to_text(const RankActions& actions);
+RankActions from_text(std::string_view text);  // a user error for a word that is no action
 
 }  // namespace orthant
