@@ -1,0 +1,82 @@
+#include "layers/embedding.h"
+
+#include "base/random.h"
+
+namespace orthant {
+
+Embedding::Embedding(int id, std::string name, const std::vector<ParamSpec>& specs, double dropout,
+                     double norm_eps, const Mesh& mesh)
+    : Layer(id, name),
+      dropout_(dropout),
+      site_(stream_of(name + ".dropout")) {
+  tokens_ = make_param(*find_spec(specs, "embed.tokens.weight"), mesh.coord(Axis::kTp),
+                       mesh.size(Axis::kTp));
+  const ParamSpec* positions = find_spec(specs, "embed.positions.weight");
+  if (positions != nullptr) positions_ = make_param(*positions, 0, 1);
+  if (find_spec(specs, "embed.norm.weight") != nullptr) {
+    norm_.emplace(specs, "embed.norm", NormKind::kLayerNorm, norm_eps);
+  }
+}
+
+void Embedding::drop(Context& ctx, const Tensor& x) const {
+  ctx.ops.run(Dropout{.y = x,
+                      .x = x,
+                      .sample_ids = ctx.micro.sample_ids,
+                      .step_state = ctx.step_state,
+                      .S = ctx.micro.S,
+                      .first_row = 0,
+                      .p = dropout_,
+                      .site = site_});
+}
+
+void Embedding::forward(Context& ctx, const Flow& /*in*/, Flow& out, Stash& stash) const {
+  auto& saved = stash.make<Saved>(id());
+  out.pending = {};
+  const Tensor rows = out.x;
+  ctx.ops.run(EmbeddingFwd{.y = rows,
+                           .ids = ctx.micro.tokens,
+                           .table = tokens_.value,
+                           .first_row = tokens_.box.begin[0],
+                           .write = Write::kSet});
+  ctx.mesh.tp().all_reduce(rows, Reduce::kSum);
+  if (positions_) {
+    ctx.ops.run(EmbeddingFwd{.y = rows,
+                             .ids = ctx.micro.positions,
+                             .table = positions_->value,
+                             .first_row = 0,
+                             .write = Write::kAdd});
+  }
+  if (norm_) {
+    norm_->forward(ctx, Flow{.x = rows, .pending = {}, .ready = {}}, {}, stash, saved.norm);
+    out.x = saved.norm.y;
+  }
+  if (drops(ctx)) drop(ctx, out.x);
+}
+
+Tensor Embedding::backward_input(Context& ctx, const Tensor& dy, Stash& stash) const {
+  auto& saved = stash.get<Saved>(id());
+  if (drops(ctx)) drop(ctx, dy);
+  saved.dy = norm_ ? norm_->backward_input(ctx, dy, {}, stash, saved.norm) : dy;
+  return {};
+}
+
+void Embedding::backward_weight(Context& ctx, Stash& stash) const {
+  const auto& saved = stash.get<Saved>(id());
+  ctx.ops.run(EmbeddingBwd{.dtable = tokens_.grad,
+                           .dy = saved.dy,
+                           .ids = ctx.micro.tokens,
+                           .first_row = tokens_.box.begin[0]});
+  if (positions_) {
+    ctx.ops.run(EmbeddingBwd{
+        .dtable = positions_->grad, .dy = saved.dy, .ids = ctx.micro.positions, .first_row = 0});
+  }
+  if (norm_) norm_->backward_weight(ctx, saved.norm);
+}
+
+void Embedding::collect(std::vector<Param*>& out) {
+  out.push_back(&tokens_);
+  if (positions_) out.push_back(&*positions_);
+  if (norm_) norm_->collect(out);
+}
+
+}  // namespace orthant

@@ -1,0 +1,43 @@
+// Linear: a matrix that is whole, split by columns or split by rows over tp, with the collectives
+// of tensor parallelism (Shoeybi et al., "Megatron-LM", arXiv:1909.08053).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/layer.h"
+
+namespace orthant {
+
+enum class Split : std::uint8_t {
+  kColumn,  // outputs are split: the input is whole, its gradient is summed over tp
+  kRow,     // inputs are split: the output is a sum over tp; the bias is added once, by tp rank 0
+};
+
+class Linear {
+ public:
+  // Several weights that follow each other in memory are one matrix with `in` inputs on this rank.
+  // `biases` may be empty.
+  Linear(const std::vector<ParamSpec>& weights, const std::vector<ParamSpec>& biases,
+         std::int64_t in, Split split, const Mesh& mesh);
+
+  std::int64_t out_features() const { return out_; }  // on this rank
+
+  // kColumn is complete on return. kRow starts the sum over tp: wait for the token before reading
+  // y.
+  [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x) const;
+  // kColumn: the sum over tp is complete on return. kRow needs none.
+  void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const;
+  void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x) const;
+  void collect(std::vector<Param*>& out);
+
+ private:
+  std::vector<Param> weights_;
+  std::vector<Param> biases_;
+  std::int64_t in_;
+  std::int64_t out_;
+  Split split_;
+};
+
+}  // namespace orthant

@@ -1,0 +1,59 @@
+#include "layers/mlp.h"
+
+namespace orthant {
+namespace {
+
+std::string up_name(Activation activation) {
+  return activation == Activation::kSwiglu ? ".mlp.gate_up" : ".mlp.up";
+}
+
+}  // namespace
+
+Mlp::Mlp(const BlockConfig& config, const std::vector<ParamSpec>& specs, const Mesh& mesh)
+    : activation_(config.activation),
+      width_(config.F / mesh.size(Axis::kTp)),
+      up_(pick_specs(specs, {up_name(activation_) + ".weight"}),
+          pick_specs(specs, {up_name(activation_) + ".bias"}), config.C, Split::kColumn, mesh),
+      down_(pick_specs(specs, {".mlp.down.weight"}), pick_specs(specs, {".mlp.down.bias"}), width_,
+            Split::kRow, mesh) {}
+
+Token Mlp::forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
+                   Saved& saved) const {
+  const std::int64_t T = x.shape[0];
+  saved.up = stash.alloc({T, up_.out_features()}, x.dtype);
+  saved.act = stash.alloc({T, width_}, x.dtype);
+  ctx.mesh.tp().wait(up_.forward(ctx, saved.up, x));
+  if (activation_ == Activation::kSwiglu) {
+    ctx.ops.run(SwigluFwd{.y = saved.act, .gate_up = saved.up});
+  } else {
+    ctx.ops.run(GeluFwd{.y = saved.act, .x = saved.up});
+  }
+  return down_.forward(ctx, y, saved.act);
+}
+
+void Mlp::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const {
+  {
+    Frame frame(ctx.work);
+    const Tensor d_act = frame.alloc(saved.act.shape, saved.act.dtype);
+    down_.backward_input(ctx, d_act, dy);
+    if (activation_ == Activation::kSwiglu) {
+      ctx.ops.run(SwigluBwd{.d_gate_up = saved.up, .dy = d_act, .gate_up = saved.up});
+    } else {
+      ctx.ops.run(GeluBwd{.dx = saved.up, .dy = d_act, .x = saved.up});
+    }
+  }
+  up_.backward_input(ctx, dx, saved.up);
+}
+
+void Mlp::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x,
+                          const Saved& saved) const {
+  down_.backward_weight(ctx, dy, saved.act);
+  up_.backward_weight(ctx, saved.up, x);
+}
+
+void Mlp::collect(std::vector<Param*>& out) {
+  up_.collect(out);
+  down_.collect(out);
+}
+
+}  // namespace orthant

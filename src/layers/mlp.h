@@ -1,0 +1,33 @@
+// Mlp: up projection split by columns, GELU or SwiGLU, down projection split by rows.
+#pragma once
+
+#include <vector>
+
+#include "layers/block_config.h"
+#include "layers/linear.h"
+
+namespace orthant {
+
+class Mlp {
+ public:
+  struct Saved {
+    Tensor up;   // [T,F/tp] or [T,2F/tp]  backward_input writes its gradient here
+    Tensor act;  // [T,F/tp]
+  };
+  Mlp(const BlockConfig& config, const std::vector<ParamSpec>& specs, const Mesh& mesh);
+
+  // y = the down projection's output, complete when the token is.
+  [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
+                              Saved& saved) const;
+  void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const;
+  void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x, const Saved& saved) const;
+  void collect(std::vector<Param*>& out);
+
+ private:
+  Activation activation_;
+  std::int64_t width_;  // F / tp
+  Linear up_;
+  Linear down_;
+};
+
+}  // namespace orthant
