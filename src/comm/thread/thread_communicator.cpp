@@ -1,0 +1,356 @@
+#include "comm/thread/thread_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/text.h"
+#include "comm/rank_order.h"
+
+namespace orthant {
+namespace {
+
+using Kind = Call::Kind;
+
+// What a waiting rank takes at once: long enough that taking it costs nothing, short enough that
+// several ranks share one call.
+constexpr std::int64_t kChunkBytes = std::int64_t{64} << 10;
+
+bool is_message(Kind kind) {
+  return kind == Kind::kSend || kind == Kind::kRecv;
+}
+
+// The tensor whose elements are divided into chunks, as runs: one for each rank, or one in all.
+const Tensor& run_of(const Call& call) {
+  return call.kind == Kind::kAllGather ? call.in : call.out;
+}
+
+bool has_run_per_rank(Kind kind) {
+  return kind == Kind::kAllGather || kind == Kind::kReduceScatter;
+}
+
+std::int64_t chunk_elements(const Call& call) {
+  return kChunkBytes / size_of(run_of(call).dtype);
+}
+
+std::int64_t chunks_per_run(const Call& call) {
+  const std::int64_t chunk = chunk_elements(call);
+  return (run_of(call).count() + chunk - 1) / chunk;
+}
+
+std::int64_t num_chunks(const Call& call, int size) {
+  if (call.kind == Kind::kBarrier) return 0;
+  return chunks_per_run(call) * (has_run_per_rank(call.kind) ? size : 1);
+}
+
+bool same_form(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.shape == b.shape;
+}
+
+bool agree(const Call& a, const Call& b) {
+  return a.kind == b.kind && a.reduce == b.reduce && a.peer == b.peer && same_form(a.out, b.out) &&
+         same_form(a.in, b.in);
+}
+
+bool match(const Call& send, const Call& recv) {
+  return send.identity == recv.identity && send.in.dtype == recv.out.dtype &&
+         send.in.count() == recv.out.count();
+}
+
+void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+// "all_gather 'h.6.attn' of [8] f32 from [4] f32".
+std::string details_of(const Posted& posted) {
+  const Call& call = posted.call;
+  const auto form = [](const Tensor& tensor) {
+    return fmt::format("{} {}", tensor.shape.text(), name_of(tensor.dtype));
+  };
+  std::string text = text_of(call.kind, posted.place);
+  switch (call.kind) {
+    case Kind::kAllReduce:
+      return text + (call.reduce == Reduce::kMax ? " (max) of " : " (sum) of ") + form(call.out);
+    case Kind::kAllGather:
+    case Kind::kReduceScatter: return text + " of " + form(call.out) + " from " + form(call.in);
+    case Kind::kBroadcast:
+      return text + fmt::format(" of {} from rank {}", form(call.out), call.peer);
+    case Kind::kSend:
+      return text + fmt::format(" of {}, identity {}", form(call.in), call.identity);
+    case Kind::kRecv:
+      return text + fmt::format(" of {}, identity {}", form(call.out), call.identity);
+    case Kind::kBarrier: return text;
+  }
+  return text;
+}
+
+std::chrono::steady_clock::time_point deadline_after(double seconds) {
+  constexpr double kForever = 1e8;
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(std::min(seconds, kForever)));
+}
+
+}  // namespace
+
+ThreadCommunicator::ThreadCommunicator(SharedState& state, std::string name,
+                                       std::vector<int> members, int rank, int lane,
+                                       const CommParts& parts)
+    : Communicator(std::move(name), std::move(members), rank, lane, parts),
+      state_(state),
+      group_(state.join(this->name(), this->members(), world_rank())),
+      exceptions_(std::uncaught_exceptions()),
+      inputs_(this->members().size()),
+      outputs_(this->members().size()) {}
+
+ThreadCommunicator::~ThreadCommunicator() {
+  if (num_started_ > 0) {
+    // Others may be moving the tensors of these calls, whose memory is about to go.
+    state_.fail(world_rank(), fmt::format("it stopped before its {} started calls in group '{}' "
+                                          "were waited for",
+                                          num_started_, name()));
+  } else if (std::uncaught_exceptions() == exceptions_) {
+    // A rank that ends by an error is poisoned with its message, which says more.
+    group_.leave(rank());
+  }
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::subgroup(std::string name,
+                                                           std::vector<int> members, int lane) {
+  const int position = position_of(members);
+  return std::make_unique<ThreadCommunicator>(state_, std::move(name), std::move(members), position,
+                                              lane, parts());
+}
+
+Pair& ThreadCommunicator::pair_of(const Call& call) {
+  return call.kind == Kind::kSend ? group_.pair(rank(), call.peer) : group_.pair(call.peer, rank());
+}
+
+void ThreadCommunicator::do_start(const Call& call, Token /*token*/) {
+  const Posted posted{.call = call, .place = Place(parts().ledger.where()), .is_here = true};
+  state_.note(world_rank(), group_, call.kind, posted.place);
+  if (is_message(call.kind)) {
+    post_message(posted);
+  } else {
+    post_collective(posted);
+  }
+  ++num_started_;
+}
+
+void ThreadCommunicator::do_wait(const Call& call, Token /*token*/) {
+  if (is_message(call.kind)) {
+    wait_message(call);
+  } else {
+    wait_collective(call);
+  }
+  --num_started_;
+}
+
+void ThreadCommunicator::post_collective(const Posted& posted) {
+  Lock lock(group_.mutex);
+  if (state_.has_failed()) {
+    lock.unlock();
+    state_.throw_failed();
+  }
+  Slot& slot = group_.find_or_take(posted.call.sequence);
+  if (slot.num_posted == 0) slot.first_rank = rank();
+  const Posted& first = slot.posted[static_cast<std::size_t>(slot.first_rank)];
+  if (slot.num_posted > 0 && !agree(first.call, posted.call)) {
+    const int peer = slot.first_rank;
+    const Posted theirs = first;
+    lock.unlock();
+    fail_diverged(posted, peer, theirs);
+  }
+  slot.posted[static_cast<std::size_t>(rank())] = posted;
+  if (++slot.num_posted < size()) return;
+  slot.num_chunks = num_chunks(posted.call, size());
+  // One chunk is not worth waking anyone for.
+  if (slot.num_chunks <= 1) {
+    if (slot.num_chunks == 1) move_chunk(slot, 0);
+    finish(slot);
+  } else {
+    group_.changed.notify_all();
+  }
+}
+
+void ThreadCommunicator::finish(Slot& slot) {
+  for (Posted& posted : slot.posted) {
+    posted.is_here = false;
+  }
+  slot.sequence = -1;
+  slot.num_posted = 0;
+  slot.num_chunks = 0;
+  slot.next_chunk = 0;
+  slot.done_chunks = 0;
+  group_.changed.notify_all();
+}
+
+void ThreadCommunicator::wait_collective(const Call& call) {
+  const Time deadline = deadline_after(state_.deadline_s());
+  Lock lock(group_.mutex);
+  bool is_late = false;
+  while (Slot* slot = group_.find(call.sequence)) {
+    if (state_.has_failed()) {
+      lock.unlock();
+      state_.throw_failed();
+    }
+    if (slot->next_chunk < slot->num_chunks) {
+      work(*slot, lock);
+      continue;
+    }
+    const Posted mine = slot->posted[static_cast<std::size_t>(rank())];
+    std::vector<int> missing;
+    for (std::size_t i = 0; i < slot->posted.size(); ++i) {
+      const int member = members()[i];
+      if (slot->posted[i].is_here) continue;
+      if (group_.has_left[i]) {
+        lock.unlock();
+        fail_left(mine, member);
+      }
+      if (is_late) missing.push_back(member);
+    }
+    if (is_late && !missing.empty()) {
+      lock.unlock();
+      fail_late(mine, missing);
+    }
+    is_late = !sleep(group_.changed, lock, deadline, mine);
+  }
+}
+
+// Moves one chunk without the lock, which others need for theirs.
+void ThreadCommunicator::work(Slot& slot, Lock& lock) {
+  const std::int64_t chunk = slot.next_chunk++;
+  ++group_.num_working;
+  lock.unlock();
+  move_chunk(slot, chunk);
+  lock.lock();
+  --group_.num_working;
+  if (++slot.done_chunks == slot.num_chunks) finish(slot);
+  if (state_.has_failed()) group_.changed.notify_all();
+}
+
+void ThreadCommunicator::move_chunk(const Slot& slot, std::int64_t chunk) {
+  const Call& call = slot.posted.front().call;
+  const Tensor& run = run_of(call);
+  const std::int64_t run_index = chunk / chunks_per_run(call);
+  const std::int64_t first = chunk % chunks_per_run(call) * chunk_elements(call);
+  const std::int64_t count = std::min(run.count() - first, chunk_elements(call));
+  const std::int64_t begin = first * size_of(run.dtype);
+  const std::int64_t bytes = count * size_of(run.dtype);
+  const std::int64_t whole_begin = run_index * run.bytes() + begin;
+  const auto call_of = [&slot](std::int64_t rank) -> const Call& {
+    return slot.posted[static_cast<std::size_t>(rank)].call;
+  };
+  switch (call.kind) {
+    case Kind::kAllReduce:
+      for (std::size_t i = 0; i < slot.posted.size(); ++i) {
+        outputs_[i] = slot.posted[i].call.out.data + begin;
+        inputs_[i] = outputs_[i];
+      }
+      reduce_in_rank_order(run.dtype, call.reduce, inputs_, outputs_, count);
+      break;
+    case Kind::kReduceScatter:
+      for (std::size_t i = 0; i < slot.posted.size(); ++i) {
+        inputs_[i] = slot.posted[i].call.in.data + whole_begin;
+      }
+      outputs_[0] = call_of(run_index).out.data + begin;
+      reduce_in_rank_order(run.dtype, call.reduce, inputs_, std::span(outputs_).first(1), count);
+      break;
+    case Kind::kAllGather:
+      for (const Posted& posted : slot.posted) {
+        move_bytes(posted.call.out.data + whole_begin, call_of(run_index).in.data + begin, bytes);
+      }
+      break;
+    case Kind::kBroadcast:
+      for (const Posted& posted : slot.posted) {
+        move_bytes(posted.call.out.data + begin, call_of(call.peer).out.data + begin, bytes);
+      }
+      break;
+    default: break;
+  }
+}
+
+void ThreadCommunicator::post_message(const Posted& posted) {
+  Pair& pair = pair_of(posted.call);
+  Lock lock(pair.mutex);
+  if (state_.has_failed()) {
+    lock.unlock();
+    state_.throw_failed();
+  }
+  const bool is_send = posted.call.kind == Kind::kSend;
+  MessageQueue& others = is_send ? pair.recvs : pair.sends;
+  if (others.empty()) {
+    (is_send ? pair.sends : pair.recvs).push(posted);
+    return;
+  }
+  const Call& send = is_send ? posted.call : others.front().call;
+  const Call& recv = is_send ? others.front().call : posted.call;
+  if (!match(send, recv)) {
+    const Posted theirs = others.front();
+    lock.unlock();
+    fail_diverged(posted, posted.call.peer, theirs);
+  }
+  move_bytes(recv.out.data, send.in.data, send.in.bytes());
+  others.pop();
+  ++pair.num_moved;
+  pair.changed.notify_all();
+}
+
+void ThreadCommunicator::wait_message(const Call& call) {
+  const Time deadline = deadline_after(state_.deadline_s());
+  const int peer = members()[static_cast<std::size_t>(call.peer)];
+  const Posted mine{.call = call, .place = Place(parts().ledger.where()), .is_here = true};
+  Pair& pair = pair_of(call);
+  Lock lock(pair.mutex);
+  bool is_late = false;
+  while (pair.num_moved <= call.sequence) {
+    const bool has_failed = state_.has_failed();
+    const bool has_left = group_.has_left[static_cast<std::size_t>(call.peer)];
+    if (has_failed || has_left || is_late) {
+      lock.unlock();
+      if (has_failed) state_.throw_failed();
+      if (has_left) fail_left(mine, peer);
+      fail_late(mine, {peer});
+    }
+    is_late = !sleep(pair.changed, lock, deadline, mine);
+  }
+}
+
+bool ThreadCommunicator::sleep(std::condition_variable& changed, Lock& lock, Time deadline,
+                               const Posted& posted) {
+  state_.note(world_rank(), group_, posted.call.kind, posted.place);
+  state_.note_waiting(world_rank(), true);
+  const bool is_in_time = changed.wait_until(lock, deadline) == std::cv_status::no_timeout;
+  state_.note_waiting(world_rank(), false);
+  return is_in_time;
+}
+
+void ThreadCommunicator::fail(const std::string& message) {
+  state_.fail(world_rank(), message);
+  throw Error(Fault::kLost, message);
+}
+
+void ThreadCommunicator::fail_diverged(const Posted& mine, int peer, const Posted& theirs) {
+  fail(
+      fmt::format("{} is in {}, but rank {} is in {}: both are number {} of their kind, so the "
+                  "ranks have diverged; please report",
+                  group_.title(rank()), details_of(mine), members()[static_cast<std::size_t>(peer)],
+                  details_of(theirs), mine.call.sequence));
+}
+
+void ThreadCommunicator::fail_late(const Posted& mine, const std::vector<int>& missing) {
+  std::vector<std::string> others;
+  for (const int member : missing) {
+    others.push_back(state_.describe(member));
+  }
+  fail(fmt::format("{} waited {:g} s in {}; {}", group_.title(rank()), state_.deadline_s(),
+                   text_of(mine.call.kind, mine.place), join(others)));
+}
+
+void ThreadCommunicator::fail_left(const Posted& mine, int peer) {
+  fail(fmt::format("{} waits in {}, but rank {} has left that group; {}", group_.title(rank()),
+                   text_of(mine.call.kind, mine.place), peer, state_.describe(peer)));
+}
+
+}  // namespace orthant
