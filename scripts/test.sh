@@ -20,7 +20,8 @@ step "building everything"
 scripts/build.sh --all
 
 step "clang-tidy on what changed last, for at most two minutes"
-tools/tidy.sh --seconds 120 $(tools/changed_files.sh)
+mapfile -t changed < <(tools/changed_files.sh)
+tools/tidy.sh --seconds 120 "${changed[@]}"
 
 step "tests"
 ctest --test-dir build -j2 --output-on-failure --no-tests=error

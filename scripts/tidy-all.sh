@@ -4,4 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install.sh build tests
 scripts/build.sh --all
-tools/tidy.sh $(git ls-files 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp')
+mapfile -t files < <(git ls-files "src/*.cpp" "tests/*.cpp" "bench/*.cpp")
+tools/tidy.sh "${files[@]}"
