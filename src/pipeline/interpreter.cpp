@@ -28,11 +28,12 @@ void compute(Stage& stage, const Action& action) {
 
 }  // namespace
 
-// The started message of each boundary buffer.
+// The message of each boundary buffer.
 struct Interpreter::Pending {
   struct Message {
-    Token token;
+    Token token;     // done when it has been waited for
     int micro = -1;  // -1: none
+    int peer = -1;
   };
   using Buffers = std::array<std::array<Message, kMaxChunks>, kNumCargos>;  // by cargo, chunk
 
@@ -42,6 +43,7 @@ struct Interpreter::Pending {
         rank(interpreter.acts_.rank()) {}
 
   void post(const Action& action);
+  void wait_for(Buffers& buffers, Cargo cargo, Message& last);
   void wait_before(const Action& action);
   void finish();
 
@@ -67,6 +69,7 @@ void Interpreter::Pending::post(const Action& action) {
   ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: {} while micro-batch {} has the buffer",
                 rank, to_text({action}), message.micro);
   message.micro = action.micro;
+  message.peer = other->peer.rank;
   Stage& stage = self.stage_;
   if (is_send(action.kind)) {
     const Tensor out = is_act ? stage.act_out(action.chunk) : stage.grad_out(action.chunk);
@@ -79,11 +82,25 @@ void Interpreter::Pending::post(const Action& action) {
   }
 }
 
+// Messages of a pair arrive in their order, so those of other chunks before it are waited for
+// first.
+void Interpreter::Pending::wait_for(Buffers& buffers, Cargo cargo, Message& last) {
+  while (!last.token.done()) {
+    Message* first = &last;
+    for (Message& message : buffers[static_cast<std::size_t>(cargo)]) {
+      const bool is_before = message.token.id < first->token.id && message.peer == last.peer;
+      if (!message.token.done() && is_before) first = &message;
+    }
+    group_of(cargo).wait(first->token);
+    first->token = {};
+  }
+}
+
 // Before a compute action: the buffer that it writes is free again, the one that it reads is full.
 void Interpreter::Pending::wait_before(const Action& action) {
   if (const auto to = written_by(action, placement, rank); to && !to->is_local) {
     Message& last = at(sends, to->cargo, action.chunk);
-    if (last.micro >= 0) group_of(to->cargo).wait(last.token);
+    wait_for(sends, to->cargo, last);
     last.micro = -1;
   }
   if (const auto from = read_by(action, placement, rank); from && !from->is_local) {
@@ -92,19 +109,15 @@ void Interpreter::Pending::wait_before(const Action& action) {
         own.micro == action.micro,
         "interpreter: rank {}: {} needs its own receive, posted is that of micro-batch {}", rank,
         to_text({action}), own.micro);
-    group_of(from->cargo).wait(own.token);
+    wait_for(receives, from->cargo, own);
     own.micro = -1;
   }
 }
 
 void Interpreter::Pending::finish() {
   for (const Cargo cargo : {Cargo::kAct, Cargo::kGrad}) {
-    auto& left = sends[static_cast<std::size_t>(cargo)];
-    // In the order in which they were started, which is that of their tokens.
-    std::sort(left.begin(), left.end(),
-              [](const Message& a, const Message& b) { return a.token.id < b.token.id; });
-    for (const Message& message : left) {
-      if (message.micro >= 0) group_of(cargo).wait(message.token);
+    for (Message& message : sends[static_cast<std::size_t>(cargo)]) {
+      wait_for(sends, cargo, message);
     }
     for (const Message& message : receives[static_cast<std::size_t>(cargo)]) {
       ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: nothing reads the received {} of {}",

@@ -16,7 +16,7 @@
 // would else wait for the next input. A receive lies in the gap one compute action ahead of its
 // reader, or later when the buffer's last reader is that action. Two chunks of a rank may hear from
 // the same rank: messages of a pair arrive in the order in which they were sent, so a receive moves
-// further ahead when a later message of its pair is read first.
+// when a later message of its pair is read first.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -94,14 +94,24 @@ bool sent_before(const Receive& a, const Receive& b) {
   return std::pair(a.source, a.sent) < std::pair(b.source, b.sent);
 }
 
-// Messages of a pair are received in the order in which they are sent.
+bool of_one_pair(const Receive& a, const Receive& b) {
+  return a.cargo == b.cargo && a.source == b.source;
+}
+
+// Messages of a pair are received in the order in which they are sent: what is sent earlier moves
+// ahead as far as its buffer is free, what is sent later follows it.
 void respect_order(std::vector<Receive>& receives) {
   std::stable_sort(receives.begin(), receives.end(), sent_before);
   for (std::size_t i = receives.size(); i-- > 1;) {
     Receive& earlier = receives[i - 1];
     const Receive& later = receives[i];
-    if (earlier.cargo != later.cargo || earlier.source != later.source) continue;
+    if (!of_one_pair(earlier, later)) continue;
     earlier.gap = std::max(earlier.earliest, std::min(earlier.gap, later.gap));
+  }
+  for (std::size_t i = 1; i < receives.size(); ++i) {
+    const Receive& earlier = receives[i - 1];
+    Receive& later = receives[i];
+    if (of_one_pair(earlier, later)) later.gap = std::max(later.gap, earlier.gap);
   }
   std::stable_sort(receives.begin(), receives.end(),
                    [](const Receive& a, const Receive& b) { return a.gap < b.gap; });

@@ -1,0 +1,251 @@
+// The interpreter on thread ranks with a stage whose tensors say which part and micro-batch wrote
+// them; and on meta, with the same ledger.
+#include "pipeline/interpreter.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "comm/backends.h"
+#include "tests/pipeline/hand_made.h"
+
+namespace orthant {
+namespace {
+
+constexpr std::int64_t kNumElements = 5;
+
+// Writes (kind, part, micro) into what it sends and checks that what it reads says the same.
+class TracedStage final : public Stage {
+ public:
+  enum class Memory { kReal, kMeta };
+
+  TracedStage(const Placement& placement, int rank, const InFlight& in_flight, Memory memory)
+      : placement_(placement),
+        rank_(rank),
+        in_flight_(in_flight),
+        memory_(memory) {
+    const auto parts = placement.parts.size();
+    acts_.assign(2 * parts, std::vector<std::int64_t>(kNumElements, -1));
+    grads_ = acts_;
+  }
+
+  void open(int chunk, int micro) override {
+    ORTHANT_CHECK(open_.emplace(chunk, micro).second, "slot {}.{} is open", micro, chunk);
+    most_open_ = std::max(most_open_, open_.size());
+  }
+  void close(int chunk, int micro) override {
+    ORTHANT_CHECK(open_.erase({chunk, micro}) == 1, "slot {}.{} is not open", micro, chunk);
+  }
+  Tensor act_in(int chunk) override { return tensor(acts_, part(chunk), is_local(chunk, -1), 0); }
+  Tensor act_out(int chunk) override {
+    return tensor(acts_, part(chunk) + 1, is_local(chunk, +1), 1);
+  }
+  Tensor grad_in(int chunk) override {
+    return tensor(grads_, part(chunk) + 1, is_local(chunk, +1), 0);
+  }
+  Tensor grad_out(int chunk) override {
+    return tensor(grads_, part(chunk), is_local(chunk, -1), 1);
+  }
+
+  void forward(int chunk, int micro) override {
+    note(Action::Kind::kForward, chunk, micro);
+    if (part(chunk) > 0) read(act_in(chunk), kAct, part(chunk) - 1, micro);
+    if (part(chunk) < last_part()) write(act_out(chunk), kAct, part(chunk), micro);
+  }
+  void backward(int chunk, int micro) override {
+    note(Action::Kind::kBackward, chunk, micro);
+    pass_gradient(chunk, micro);
+  }
+  void backward_input(int chunk, int micro) override {
+    note(Action::Kind::kBackwardInput, chunk, micro);
+    pass_gradient(chunk, micro);
+  }
+  void backward_weight(int chunk, int micro) override {
+    note(Action::Kind::kBackwardWeight, chunk, micro);
+  }
+
+  const RankActions& done() const { return done_; }
+  bool has_open() const { return !open_.empty(); }
+  std::size_t most_open() const { return most_open_; }
+
+ private:
+  static constexpr std::int64_t kAct = 1;
+  static constexpr std::int64_t kGrad = 2;
+
+  int part(int chunk) const { return placement_.part_at(rank_, chunk); }
+  int last_part() const { return static_cast<int>(placement_.parts.size()) - 1; }
+  bool is_local(int chunk, int step) const {
+    const int other = part(chunk) + step;
+    return other >= 0 && other <= last_part() &&
+           placement_.parts[static_cast<std::size_t>(other)].rank == rank_;
+  }
+  // Border b lies before part b. It has an incoming and an outgoing buffer, within a rank only one.
+  static Tensor tensor(std::vector<std::vector<std::int64_t>>& borders, int border, bool is_local,
+                       int outgoing) {
+    const std::size_t index = static_cast<std::size_t>(2 * border + (is_local ? 0 : outgoing));
+    return {.data = reinterpret_cast<std::byte*>(borders.at(index).data()),
+            .shape = {kNumElements},
+            .dtype = DType::kI64};
+  }
+  static std::int64_t mark(std::int64_t kind, int part, int micro) {
+    return kind * 1'000'000 + part * 1'000 + micro;
+  }
+  void note(Action::Kind kind, int chunk, int micro) {
+    ORTHANT_CHECK(open_.count({chunk, micro}) == 1, "slot {}.{} is not open", micro, chunk);
+    done_.push_back({kind, chunk, micro});
+  }
+  void read(const Tensor& t, std::int64_t kind, int from_part, int micro) {
+    in_flight_.check_read(t, "stage");
+    if (memory_ == Memory::kMeta) return;
+    for (std::int64_t i = 0; i < kNumElements; ++i) {
+      ORTHANT_CHECK(t.ptr<std::int64_t>()[i] == mark(kind, from_part, micro) * 10 + i,
+                    "rank {} reads {} where {} is expected", rank_, t.ptr<std::int64_t>()[i],
+                    mark(kind, from_part, micro) * 10 + i);
+    }
+  }
+  void write(const Tensor& t, std::int64_t kind, int own_part, int micro) {
+    in_flight_.check_write(t, "stage");
+    if (memory_ == Memory::kMeta) return;
+    for (std::int64_t i = 0; i < kNumElements; ++i) {
+      t.ptr<std::int64_t>()[i] = mark(kind, own_part, micro) * 10 + i;
+    }
+  }
+  void pass_gradient(int chunk, int micro) {
+    if (part(chunk) < last_part()) read(grad_in(chunk), kGrad, part(chunk) + 1, micro);
+    if (part(chunk) > 0) write(grad_out(chunk), kGrad, part(chunk), micro);
+  }
+
+  const Placement& placement_;
+  int rank_;
+  const InFlight& in_flight_;
+  Memory memory_;
+  std::vector<std::vector<std::int64_t>> acts_;  // by border
+  std::vector<std::vector<std::int64_t>> grads_;
+  std::set<std::pair<int, int>> open_;
+  std::size_t most_open_ = 0;
+  RankActions done_;
+};
+
+// One rank's step, twice over the same stage; its ledger of the second.
+std::vector<Entry> run_rank(std::unique_ptr<Communicator> world, const CommParts& parts,
+                            const HandMade& made, TracedStage::Memory memory) {
+  std::vector<int> all(static_cast<std::size_t>(world->size()));
+  std::iota(all.begin(), all.end(), 0);
+  const auto acts = world->subgroup("pp acts", all, 1);
+  const auto grads = world->subgroup("pp grads", all, 2);
+  const int rank = world->rank();
+  const RankActions& compute = made.compute[static_cast<std::size_t>(rank)];
+  TracedStage stage(made.placement, rank, parts.in_flight, memory);
+  Interpreter interpreter(*acts, *grads, stage, made.placement);
+  const Schedule lowered = lower(made.compute, made.placement);
+  for (int step = 0; step < 2; ++step) {
+    parts.ledger.restart();
+    interpreter.run(lowered[static_cast<std::size_t>(rank)]);
+    ORTHANT_CHECK(parts.in_flight.empty(), "rank {} left a message", rank);
+    ORTHANT_CHECK(!stage.has_open(), "rank {} left a slot open", rank);
+  }
+  RankActions twice = compute;
+  twice.insert(twice.end(), compute.begin(), compute.end());
+  ORTHANT_CHECK(stage.done() == twice, "rank {} did {}", rank, to_text(stage.done()));
+  if (made.placement.num_chunks(rank) == 1) {
+    const auto slots = static_cast<std::size_t>(in_flight(compute, 0));
+    ORTHANT_CHECK(stage.most_open() == slots, "rank {} had {} slots open, not {}", rank,
+                  stage.most_open(), slots);
+  }
+  const auto entries = parts.ledger.entries();
+  return {entries.begin(), entries.end()};
+}
+
+// On threads: every boundary tensor has the right content. On meta: the same ledger.
+void run_everywhere(const HandMade& made) {
+  const int num_ranks = made.placement.num_ranks;
+  std::vector<std::vector<Entry>> real(static_cast<std::size_t>(num_ranks));
+  ThreadWorld world(num_ranks, 60);
+  ASSERT_NO_THROW(run_rank_threads(world, [&](int rank) {
+    Ledger ledger;
+    InFlight in_flight;
+    const CommParts parts{ledger, in_flight};
+    real[static_cast<std::size_t>(rank)] =
+        run_rank(world.join(rank, parts), parts, made, TracedStage::Memory::kReal);
+  }));
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    Ledger ledger;
+    InFlight in_flight;
+    const CommParts parts{ledger, in_flight};
+    const std::vector<Entry> dry =
+        run_rank(make_meta_world(rank, num_ranks, parts), parts, made, TracedStage::Memory::kMeta);
+    const std::vector<Entry>& entries = real[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(std::equal(entries.begin(), entries.end(), dry.begin(), dry.end(), same))
+        << "rank " << rank;
+  }
+}
+
+TEST(Interpreter, CarriesEveryTensorToItsReader) {
+  for (const std::string& name : schedule_names()) {
+    for (const int stages : {1, 2, 3, 4, 6}) {
+      for (const int micros : {1, 2, 3, 5, 12}) {
+        SCOPED_TRACE(testing::Message() << name << " " << stages << "x" << micros);
+        run_everywhere({make_schedule(name, stages, micros), straight(stages)});
+      }
+    }
+  }
+}
+
+TEST(Interpreter, EvaluatesWithOneSlot) {
+  for (const int stages : {1, 2, 4}) {
+    for (const int micros : {1, 3, 8}) {
+      SCOPED_TRACE(testing::Message() << stages << "x" << micros);
+      run_everywhere({forward_only(stages, micros), straight(stages)});
+    }
+  }
+}
+
+TEST(Interpreter, RunsChunksAndSplitBackwards) {
+  for (const HandMade& made : {interleaved_2x4(), v_2x2(), split_3x4()}) {
+    run_everywhere(made);
+  }
+}
+
+// What simulate() calls a deadlock is one: on threads it passes the deadline.
+TEST(Interpreter, StopsWhereSimulateSays) {
+  const Placement placement = straight(2);
+  const Schedule lowered = lower(schedule_of({"F0 B0 F1 B1", "F0 F1 B0 B1"}), placement);
+  EXPECT_THROW(simulate(lowered, placement), Error);
+  ThreadWorld world(2, 0.3);
+  EXPECT_THROW(run_rank_threads(world,
+                                [&](int rank) {
+                                  Ledger ledger;
+                                  InFlight in_flight;
+                                  const CommParts parts{ledger, in_flight};
+                                  const auto all = world.join(rank, parts);
+                                  const auto acts = all->subgroup("pp acts", {0, 1}, 1);
+                                  const auto grads = all->subgroup("pp grads", {0, 1}, 2);
+                                  TracedStage stage(placement, rank, in_flight,
+                                                    TracedStage::Memory::kReal);
+                                  Interpreter(*acts, *grads, stage, placement)
+                                      .run(lowered[static_cast<std::size_t>(rank)]);
+                                }),
+               Error);
+}
+
+TEST(Interpreter, RefusesAListThatIsNotLowered) {
+  Ledger ledger;
+  InFlight in_flight;
+  const CommParts parts{ledger, in_flight};
+  const auto world = make_meta_world(1, 2, parts);
+  const Placement placement = straight(2);
+  TracedStage stage(placement, 1, in_flight, TracedStage::Memory::kMeta);
+  Interpreter interpreter(*world, *world, stage, placement);
+  EXPECT_THROW(interpreter.run(from_text("F0 B0")), Error);
+  EXPECT_THROW(Interpreter(*world, *world, stage, straight(3)), Error);
+}
+
+}  // namespace
+}  // namespace orthant
