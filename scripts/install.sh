@@ -44,7 +44,13 @@ update_lists() {
   fi
 }
 
-apt_install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+# Its output is of interest only when it fails.
+apt_install() {
+  local output
+  output=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" 2>&1) && return
+  printf '%s\n' "$output" >&2
+  return 1
+}
 
 # install_all NEED PACKAGE...; NEED is required or optional.
 install_all() {

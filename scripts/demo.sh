@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# From a clone to written text: scripts/demo.sh [TEXT_FILE] [--prompt TEXT]
+# Installs what is missing, builds, packs a text, trains a small model on 8 ranks (tp 2, pp 2, dp 2) on the CPU,
+# and writes with it. Without TEXT_FILE the text is the King James Bible (public domain), from the distribution.
+# What is finished is not done again: the same text trains once, and an interrupted training goes on.
+set -euo pipefail
+start_folder=$PWD
+cd "$(dirname "$0")/.."
+
+own_text=
+prompt=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --prompt)
+      [ $# -ge 2 ] || { echo "demo: --prompt needs a text" >&2; exit 2; }
+      prompt=$2
+      shift
+      ;;
+    -*) echo "demo: no option '$1'; see the head of scripts/demo.sh" >&2; exit 2 ;;
+    *) own_text=$(cd "$start_folder" && realpath -e -- "$1") || { echo "demo: there is no file $1" >&2; exit 2; } ;;
+  esac
+  shift
+done
+
+step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
+fail() {
+  echo "demo: $*" >&2
+  exit 1
+}
+
+# The Bible as lines of one verse, without their numbers.
+write_bible() {
+  scripts/install.sh text
+  command -v bible >/dev/null ||
+    fail "package bible-kjv is not offered here; give a text of your own: scripts/demo.sh FILE"
+  bible -f 'gen1:1-rev22:21' </dev/null | sed 's/^[0-9A-Za-z]*:[0-9]* //' >"$1"
+}
+
+# Every twentieth block of about 4 KB is kept for validation.
+split_text() {
+  LC_ALL=C awk -v valid="$2/valid.txt" -v train="$2/train.txt" '
+    { print > (block % 20 == 19 ? valid : train); bytes += length($0) + 1 }
+    bytes >= 4096 { bytes = 0; ++block }
+  ' "$1"
+  touch "$2/valid.txt"
+  if [ "$(stat -c %s "$2/valid.txt")" -lt 2048 ]; then
+    # Few or very long lines: the end of the text is kept.
+    local bytes
+    bytes=$(stat -c %s "$1")
+    head -c $((bytes * 19 / 20)) "$1" >"$2/train.txt"
+    tail -c $((bytes - bytes * 19 / 20)) "$1" >"$2/valid.txt"
+  fi
+}
+
+step "installing what is missing, and building"
+scripts/build.sh
+orthant=build/bin/orthant
+
+step "the text"
+if [ -n "$own_text" ]; then
+  bytes=$(stat -c %s "$own_text")
+  [ "$bytes" -ge 100000 ] || fail "$own_text has $bytes bytes; at least 100000 are needed, a million is better"
+  demo=data/demo-$(sha256sum "$own_text" | cut -c 1-12)
+else
+  demo=data/demo
+  prompt=${prompt:-And it came to pass}
+fi
+mkdir -p "$demo"
+if [ ! -f "$demo/text-is-ready" ]; then
+  if [ -n "$own_text" ]; then
+    cp -- "$own_text" "$demo/text.txt"
+  else
+    write_bible "$demo/text.txt"
+  fi
+  split_text "$demo/text.txt" "$demo"
+  touch "$demo/text-is-ready"
+fi
+# The first words of the text are a prompt that fits it.
+prompt=${prompt:-$(head -c 4096 "$demo/text.txt" | tr -s '[:space:]' ' ' | cut -d ' ' -f 1-4)}
+echo "$demo/text.txt: $(stat -c %s "$demo/text.txt") bytes, of them $(stat -c %s "$demo/valid.txt") for validation"
+
+step "packing it"
+for part in corpus corpus-valid; do
+  source=$demo/train.txt
+  [ "$part" = corpus ] || source=$demo/valid.txt
+  if [ ! -f "$demo/$part.idx" ]; then
+    "$orthant" data pack "$source" --tokenizer bytes --output "$demo/$part"
+  fi
+done
+
+step "training on 8 ranks: tp 2, pp 2, dp 2"
+paths=(
+  "--data.train=[\"$demo/corpus\"]" "--data.valid=[\"$demo/corpus-valid\"]"
+  "--checkpoint.dir=$demo/checkpoints" "--log.dir=$demo/log"
+)
+"$orthant" train configs/runs/demo.toml "${paths[@]}"
+valid_loss=$(grep -o '"valid_loss": *[0-9.]*' "$demo/log/metrics.jsonl" | tail -1 | sed 's/.*: *//')
+[ -n "$valid_loss" ] || fail "$demo/log/metrics.jsonl has no valid_loss; was the training stopped?"
+echo "validation loss: $valid_loss nats per byte"
+
+step "writing"
+"$orthant" generate "$demo/checkpoints" --prompt "$prompt" >"$demo/written.txt"
+cat "$demo/written.txt"
+echo
+
+# A model that has learned nothing writes letters, not words of the text. The prompt does not count, nor does the last
+# word, which may be cut off.
+step "how many of its words occur in the text"
+LC_ALL=C awk -v prompt="$prompt" '
+  BEGIN { word = "[^a-z0-9\200-\377]+" }
+  FNR == NR { n = split(tolower($0), found, word); for (i = 1; i <= n; ++i) known[found[i]] = 1; next }
+  { written = written $0 "\n" }
+  END {
+    if (index(written, prompt) == 1) written = substr(written, length(prompt) + 1)
+    n = split(tolower(written), found, word)
+    for (i = 1; i <= n; ++i) if (found[i] != "") list[++count] = found[i]
+    for (i = 1; i < count; ++i) {
+      if (list[i] in known) ++good
+      else print "not in the text: " list[i]
+    }
+    if (count < 2) { print "no word was written"; exit 1 }
+    printf "%d of %d words, %.1f %%; nine of ten are asked for\n", good, count - 1, 100 * good / (count - 1)
+    exit good < 0.9 * (count - 1)
+  }
+' "$demo/text.txt" "$demo/written.txt" || fail "fewer than nine of ten words occur in the text: the model has learned too little"
+printf '\nDone after %d s: the run is in %s, its settings in configs/runs/demo.toml.\n' "$SECONDS" "$demo"
