@@ -1,0 +1,24 @@
+#include "ops/cpu/cpu_ops.h"
+
+#include <algorithm>
+
+#include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/backend.h"
+
+namespace orthant {
+namespace cpu {
+
+CpuOps::CpuOps(const OpsParts& parts)
+    : Ops(parts.ledger, parts.in_flight, parts.work),
+      num_threads_(std::max(1, parts.num_threads)),
+      gemm_(num_threads_) {
+  scratch_.resize(static_cast<std::size_t>(num_threads_), AlignedFloats(kScratchFloats));
+}
+
+}  // namespace cpu
+
+std::unique_ptr<Ops> make_cpu_ops(const OpsParts& parts) {
+  return std::make_unique<cpu::CpuOps>(parts);
+}
+
+}  // namespace orthant

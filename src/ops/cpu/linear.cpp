@@ -1,0 +1,83 @@
+// Linear layers as products of row-major matrices; bias gradients as column sums in row order.
+#include "ops/cpu/backend.h"
+#include "ops/cpu/parallel.h"
+
+namespace orthant::cpu {
+namespace {
+
+Matrix matrix(const Tensor& tensor, bool transposed = false) {
+  return {.data = tensor.data,
+          .dtype = tensor.dtype,
+          .stride = tensor.shape[1],
+          .transposed = transposed};
+}
+
+// db[o] += sum over rows of dy[t, o]: blocks of 64 rows, added in order.
+template <class T>
+void add_column_sums(const Tensor& db, const Tensor& dy, int num_threads) {
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t rows = dy.shape[0];
+  const std::int64_t width = dy.shape[1];
+  const T* from = dy.ptr<const T>();
+  float* to = db.ptr<float>();
+  for_shares(num_threads, width, 16, dy.bytes(), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = 0; row < rows; row += kBlock) {
+      const std::int64_t end = std::min(rows, row + kBlock);
+      for_vectors(last - first, [&](std::int64_t i, auto lanes) {
+        const std::int64_t o = first + i;
+        F8 sum = zero();
+        for (std::int64_t t = row; t < end; ++t) {
+          sum += load(from + t * width + o, lanes);
+        }
+        store(to + o, load(to + o, lanes) + sum, lanes);
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
+  gemm_.run({.M = a.x.shape[0],
+             .N = a.w.shape[0],
+             .K = a.x.shape[1],
+             .a = matrix(a.x),
+             .b = matrix(a.w, true),
+             .c = a.y.data,
+             .c_type = a.y.dtype,
+             .c_stride = a.y.shape[1],
+             .bias = a.b.data,
+             .into = Into::kSet});
+}
+
+void CpuOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
+  gemm_.run({.M = a.dy.shape[0],
+             .N = a.w.shape[1],
+             .K = a.dy.shape[1],
+             .a = matrix(a.dy),
+             .b = matrix(a.w),
+             .c = a.dx.data,
+             .c_type = a.dx.dtype,
+             .c_stride = a.dx.shape[1],
+             .bias = nullptr,
+             .into = Into::kSet});
+}
+
+void CpuOps::exec(const LinearBwdWeight& a, const Tensor& /*workspace*/) {
+  gemm_.run({.M = a.dy.shape[1],
+             .N = a.x.shape[1],
+             .K = a.dy.shape[0],
+             .a = matrix(a.dy, true),
+             .b = matrix(a.x),
+             .c = a.dw.data,
+             .c_type = a.dw.dtype,
+             .c_stride = a.dw.shape[1],
+             .bias = nullptr,
+             .into = Into::kAdd});
+  if (a.db.present()) {
+    with_type(a.dy.dtype, LinearBwdWeight::kName,
+              [&](auto element) { add_column_sums<decltype(element)>(a.db, a.dy, num_threads_); });
+  }
+}
+
+}  // namespace orthant::cpu

@@ -1,0 +1,149 @@
+// The update. A block of the squared norm is summed in the order of its elements, sixteen blocks
+// side by side.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/cpu/backend.h"
+#include "ops/cpu/gemm_pack.h"
+#include "ops/cpu/parallel.h"
+#include "ops/exact_sum.h"
+
+namespace orthant::cpu {
+namespace {
+
+using D4 = __m256d;
+
+// Adds the squares of a column of eight blocks. A square is exact in double, so that the fma rounds
+// as an addition does.
+inline void add_squares_of(F8 column, D4& low, D4& high) {
+  const D4 x = _mm256_cvtps_pd(_mm256_castps256_ps128(column));
+  const D4 y = _mm256_cvtps_pd(_mm256_extractf128_ps(column, 1));
+  low = _mm256_fmadd_pd(x, x, low);
+  high = _mm256_fmadd_pd(y, y, high);
+}
+
+// Sixteen blocks at g.
+void add_sixteen_blocks(NormLimbs limbs, const float* g) {
+  D4 sums[4] = {};
+  for (int i = 0; i < kNormBlock; i += kLanes) {
+    for (int half = 0; half < 2; ++half) {
+      F8 column[8];
+      for (int block = 0; block < 8; ++block) {
+        column[block] = load(g + (half * 8 + block) * kNormBlock + i);
+      }
+      transpose(column);
+      for (const F8& each : column) {
+        add_squares_of(each, sums[2 * half], sums[2 * half + 1]);
+      }
+    }
+  }
+  alignas(32) double terms[16];
+  for (int i = 0; i < 4; ++i) {
+    _mm256_store_pd(terms + 4 * i, sums[i]);
+  }
+  for (const double term : terms) {
+    add_exactly(limbs, term);
+  }
+}
+
+void add_all_squares(NormLimbs limbs, const float* g, std::int64_t n) {
+  constexpr std::int64_t kRun = 16 * kNormBlock;
+  std::int64_t i = 0;
+  for (; i + kRun <= n; i += kRun) {
+    add_sixteen_blocks(limbs, g + i);
+  }
+  add_squares(limbs, {g + i, static_cast<std::size_t>(n - i)});
+}
+
+// What AdamW needs of one call, in f32.
+struct AdamNumbers {
+  float clip;
+  float beta1, rest1;  // beta, 1 - beta
+  float beta2, rest2;
+  float root;  // 1 / sqrt(1 - beta2^t)
+  float eps;
+  float rate;   // lr / (1 - beta1^t)
+  float decay;  // lr * weight_decay
+};
+
+AdamNumbers adam_numbers(const AdamW& a, const StepState& state) {
+  const auto t = static_cast<double>(state.updates);
+  return {.clip = static_cast<float>(state.clip_factor),
+          .beta1 = static_cast<float>(a.beta1),
+          .rest1 = static_cast<float>(1 - a.beta1),
+          .beta2 = static_cast<float>(a.beta2),
+          .rest2 = static_cast<float>(1 - a.beta2),
+          .root = static_cast<float>(1 / std::sqrt(1 - std::pow(a.beta2, t))),
+          .eps = static_cast<float>(a.eps),
+          .rate = static_cast<float>(state.lr / (1 - std::pow(a.beta1, t))),
+          .decay = static_cast<float>(state.lr * a.weight_decay)};
+}
+
+template <class T, class Lanes>
+inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, std::int64_t i,
+                        Lanes lanes) {
+  float* const master_at = a.master.ptr<float>() + i;
+  float* const m_at = a.m.ptr<float>() + i;
+  float* const v_at = a.v.ptr<float>() + i;
+  const F8 g = load(a.grad.ptr<const float>() + i, lanes) * splat(n.clip);
+  const F8 m = fma(splat(n.beta1), load(m_at, lanes), splat(n.rest1) * g);
+  const F8 v = fma(splat(n.beta2), load(v_at, lanes), (splat(n.rest2) * g) * g);
+  const F8 divisor = fma(_mm256_sqrt_ps(v), splat(n.root), splat(n.eps));
+  const F8 step = (splat(n.rate) * m) / divisor;
+  const F8 before = load(master_at, lanes);
+  const F8 master = before - fma(splat(n.decay), before, step);
+  store(m_at, m, lanes);
+  store(v_at, v, lanes);
+  store(master_at, master, lanes);
+  if (value != nullptr) store(value + i, master, lanes);
+}
+
+}  // namespace
+
+void CpuOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
+  const NormLimbs sum(a.sum.ptr<std::int64_t>(), kNormLimbs);
+  const auto* g = a.g.ptr<const float>();
+  for_shares(num_threads_, a.g.count(), 16 * kNormBlock, a.g.bytes(),
+             [&](std::int64_t first, std::int64_t last) {
+               std::array<std::int64_t, kNormLimbs> here{};
+               add_all_squares(here, g + first, last - first);
+#pragma omp critical(orthant_squared_norm)
+               for (int i = 0; i < kNormLimbs; ++i) {
+                 sum[static_cast<std::size_t>(i)] += here[static_cast<std::size_t>(i)];
+               }
+             });
+  carry_over(sum);
+}
+
+void CpuOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
+  StepState& state = *a.step_state.ptr<StepState>();
+  const ConstNormLimbs sum(a.sum.ptr<const std::int64_t>(), kNormLimbs);
+  state.grad_norm = std::sqrt(exact_value(sum)) / state.loss_scale;
+  const bool clips = state.max_norm > 0;
+  const double clip = clips ? std::min(1.0, state.max_norm / (state.grad_norm + 1e-6)) : 1.0;
+  state.clip_factor = clip / state.loss_scale;
+  state.skip = std::isfinite(state.grad_norm) ? 0 : 1;
+  state.updates += 1 - state.skip;
+}
+
+void CpuOps::exec(const AdamW& a, const Tensor& workspace) {
+  const StepState& state = *a.step_state.ptr<const StepState>();
+  if (state.skip != 0) {
+    if (a.value.present()) exec(Copy{.y = a.value, .x = a.master}, workspace);
+    return;
+  }
+  const AdamNumbers numbers = adam_numbers(a, state);
+  const DType type = a.value.present() ? a.value.dtype : DType::kF32;
+  with_type(type, AdamW::kName, [&](auto element) {
+    auto* value = a.value.ptr<decltype(element)>();
+    for_shares(num_threads_, a.master.count(), 64, 7 * a.master.bytes(),
+               [&](std::int64_t first, std::int64_t last) {
+                 for_vectors(last - first, [&](std::int64_t i, auto lanes) {
+                   adam_vector(a, numbers, value, first + i, lanes);
+                 });
+               });
+  });
+}
+
+}  // namespace orthant::cpu
