@@ -1,0 +1,69 @@
+// SentencePiece stays in this file. A document is encoded whole: memory grows with the longest one.
+#include "data/sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/unicode.h"
+
+namespace orthant {
+namespace {
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
+    const auto status = processor_.LoadFromSerializedProto(read_text_file(path));
+    if (!status.ok()) {
+      fail_user("tokenizer {}: this is not a SentencePiece model ({}); give another file", path,
+                status.ToString());
+    }
+  }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    const std::size_t invalid = find_invalid_utf8(text);
+    if (invalid != std::string_view::npos) {
+      fail_user("tokenizer {}: the text is not UTF-8 at byte {}; convert it", path_, invalid);
+    }
+    std::vector<int> ids;
+    const auto status = processor_.Encode({text.data(), text.size()}, &ids);
+    if (!status.ok()) fail_run("tokenizer {}: encoding failed: {}", path_, status.ToString());
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= processor_.GetPieceSize()) {
+        fail_user("tokenizer {}: id {} is outside the vocabulary of {}", path_, id,
+                  processor_.GetPieceSize());
+      }
+    }
+    std::string text;
+    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+    if (!status.ok()) fail_run("tokenizer {}: decoding failed: {}", path_, status.ToString());
+    return text;
+  }
+
+  std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+
+  std::optional<std::int32_t> end_of_document() const override {
+    const int id = processor_.eos_id();
+    return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
+  }
+
+  std::size_t safe_cut(std::string_view text, std::size_t /*limit*/) const override {
+    return text.size();
+  }
+
+ private:
+  std::string path_;
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& path) {
+  return std::make_unique<SentencePieceTokenizer>(path);
+}
+
+}  // namespace orthant

@@ -1,0 +1,122 @@
+// UTF-8 by hand; letters, numbers and word characters by asking PCRE2 about every code point once.
+#include "data/unicode.h"
+
+#include <cstring>
+
+#include "data/regex.h"
+
+namespace orthant {
+namespace {
+
+constexpr std::uint32_t kNumCodes = 0x110000;
+
+bool is_surrogate(std::uint32_t code) {
+  return code >= 0xD800 && code < 0xE000;
+}
+
+// Bytes of the code point at text[at]; 0 when it is not one.
+std::size_t valid_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const unsigned char lead = byte(at);
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xC2 ? 0
+                             : lead < 0xE0 ? 2
+                             : lead < 0xF0 ? 3
+                                           : 4;
+  if (length == 0 || lead > 0xF4 || length > text.size() - at) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  }
+  const std::uint32_t code = decode_utf8(text.data() + at).value;
+  const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  return is_overlong || code >= kNumCodes || is_surrogate(code) ? 0 : length;
+}
+
+}  // namespace
+
+void append_utf8(std::uint32_t code, std::string& out) {
+  const auto put = [&out](std::uint32_t byte) {
+    out.push_back(static_cast<char>(byte));
+  };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xC0 | (code >> 6));
+    put(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    put(0xE0 | (code >> 12));
+    put(0x80 | ((code >> 6) & 0x3F));
+    put(0x80 | (code & 0x3F));
+  } else {
+    put(0xF0 | (code >> 18));
+    put(0x80 | ((code >> 12) & 0x3F));
+    put(0x80 | ((code >> 6) & 0x3F));
+    put(0x80 | (code & 0x3F));
+  }
+}
+
+std::size_t previous_utf8(std::string_view text, std::size_t end) {
+  std::size_t begin = end - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
+    --begin;
+  }
+  return begin;
+}
+
+std::size_t find_invalid_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    // Eight bytes of ASCII at a time.
+    std::uint64_t word = 0;
+    if (text.size() - at >= sizeof(word)) {
+      std::memcpy(&word, text.data() + at, sizeof(word));
+      if ((word & 0x8080808080808080ull) == 0) {
+        at += sizeof(word);
+        continue;
+      }
+    }
+    const std::size_t length = valid_length(text, at);
+    if (length == 0) return at;
+    at += length;
+  }
+  return std::string_view::npos;
+}
+
+bool is_space(std::uint32_t code) {
+  if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
+  return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+CharClasses::CharClasses() : table_(kNumCodes, 0) {
+  std::string every;
+  every.reserve(kNumCodes * 4);
+  for (std::uint32_t code = 0; code < kNumCodes; ++code) {
+    if (!is_surrogate(code)) append_utf8(code, every);
+  }
+  mark(every, "\\p{L}+", static_cast<std::uint8_t>(CharClass::kLetter));
+  mark(every, "\\p{N}+", static_cast<std::uint8_t>(CharClass::kNumber));
+  mark(every, "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]+", kWord);
+  for (std::uint32_t code = 0; code <= 0x3000; ++code) {
+    if (is_space(code)) table_[code] |= static_cast<std::uint8_t>(CharClass::kSpace);
+  }
+}
+
+void CharClasses::mark(const std::string& every, const std::string& pattern, std::uint8_t bits) {
+  const Regex regex(pattern, "character class");
+  RegexScratch scratch;
+  for (std::size_t from = 0; from < every.size();) {
+    const TextRange match = regex.find(every, from, scratch);
+    if (match.empty()) break;
+    for (std::size_t at = match.begin; at < match.end;) {
+      const CodePoint point = decode_utf8(every.data() + at);
+      table_[point.value] |= bits;
+      at += static_cast<std::size_t>(point.length);
+    }
+    from = match.end;
+  }
+}
+
+}  // namespace orthant
