@@ -28,12 +28,9 @@ std::unique_ptr<Device> make_host_device();
 // Address space without memory: copies do nothing, touching it is a crash. The dry run's device.
 std::unique_ptr<Device> make_meta_device();
 
-// Capacity of an arena in the dry run: address space only. The thread sanitizer cannot reserve as
-// much.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr std::int64_t kDryRunArenaBytes = std::int64_t{1} << 34;
-#else
-inline constexpr std::int64_t kDryRunArenaBytes = std::int64_t{1} << 40;
-#endif
+// Capacity of an arena in the dry run: address space only. ORTHANT_DRY_RUN_SHIFT lowers it for
+// builds whose tools cannot map as much (the thread sanitizer).
+inline constexpr std::int64_t kDryRunArenaBytes = std::int64_t{1} << (44 - ORTHANT_DRY_RUN_SHIFT);
+inline constexpr std::int64_t kDryRunSlotBytes = std::int64_t{1} << (37 - ORTHANT_DRY_RUN_SHIFT);
 
 }  // namespace orthant

@@ -1,0 +1,31 @@
+#include "mem/memory_plan.h"
+
+#include <algorithm>
+
+namespace orthant {
+
+std::int64_t MemoryPlan::device_bytes() const {
+  std::int64_t bytes = 0;
+  for (const ArenaPlan& arena : arenas) {
+    bytes += arena.bytes;
+  }
+  return bytes;
+}
+
+ClassBytes MemoryPlan::by_class() const {
+  ClassBytes sum{};
+  for (const ArenaPlan& arena : arenas) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += arena.by_class[i];
+    }
+  }
+  return sum;
+}
+
+const ArenaPlan* MemoryPlan::find(const std::string& name) const {
+  const auto found = std::find_if(arenas.begin(), arenas.end(),
+                                  [&name](const ArenaPlan& a) { return a.name == name; });
+  return found == arenas.end() ? nullptr : &*found;
+}
+
+}  // namespace orthant

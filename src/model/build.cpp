@@ -1,0 +1,106 @@
+#include "model/build.h"
+
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "layers/block.h"
+#include "model/canonical.h"
+
+namespace orthant {
+namespace {
+
+NormKind norm_kind(const ModelConfig& config) {
+  return config.norm == "rmsnorm" ? NormKind::kRmsNorm : NormKind::kLayerNorm;
+}
+
+BlockConfig block_config(const ModelConfig& config) {
+  return {.C = config.hidden,
+          .H = config.heads,
+          .G = config.kv_heads,
+          .D = config.head_dim,
+          .F = config.ffn,
+          .norm = norm_kind(config),
+          .norm_eps = config.norm_eps,
+          .position = config.position == "rope"    ? Position::kRotary
+                      : config.position == "alibi" ? Position::kAlibi
+                                                   : Position::kLearned,
+          .activation = config.activation == "swiglu" ? Activation::kSwiglu : Activation::kGelu,
+          .dropout = config.dropout};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout) {
+  if (!layout.stages.is_text()) return layout.stages.ints;
+  if (layout.stages.text != "even") {
+    fail_user("layout.stages=\"{}\" is not there yet; use \"even\" or a list of {} layer counts",
+              layout.stages.text, layout.pp);
+  }
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(layout.pp), config.layers / layout.pp);
+  for (std::int64_t i = 0; i < config.layers % layout.pp; ++i) {
+    ++counts[static_cast<std::size_t>(i)];
+  }
+  return counts;
+}
+
+ChunkRange chunk_range(const ModelConfig& config, const LayoutConfig& layout, int stage) {
+  const std::vector<std::int64_t> counts = blocks_per_stage(config, layout);
+  return {.first_block = std::accumulate(counts.begin(), counts.begin() + stage, std::int64_t{0}),
+          .num_blocks = counts[static_cast<std::size_t>(stage)],
+          .has_embedding = stage == 0,
+          .has_head = stage == layout.pp - 1};
+}
+
+Chunk::Chunk(const ModelConfig& config, const ChunkRange& range, const Mesh& mesh) : range_(range) {
+  if (range.has_embedding) add_embedding(config, mesh);
+  for (std::int64_t block = range.first_block; block < range.first_block + range.num_blocks;
+       ++block) {
+    add_block(config, block, mesh);
+  }
+  if (range.has_head) add_head(config, mesh);
+}
+
+void Chunk::add_embedding(const ModelConfig& config, const Mesh& mesh) {
+  auto layer = std::make_unique<Embedding>(num_layers(), "embed", embedding_params(config),
+                                           config.dropout, config.norm_eps, mesh);
+  add(std::move(layer), config.tie_embeddings ? UnitSpec::Tie::kFirst : UnitSpec::Tie::kNone);
+}
+
+void Chunk::add_block(const ModelConfig& config, std::int64_t block, const Mesh& mesh) {
+  auto layer = std::make_unique<Block>(num_layers(), fmt::format("h.{}", block),
+                                       block_config(config), block_params(config, block),
+                                       static_cast<int>(block - range_.first_block), mesh);
+  add(std::move(layer), UnitSpec::Tie::kNone);
+}
+
+void Chunk::add_head(const ModelConfig& config, const Mesh& mesh) {
+  const std::vector<ParamSpec> specs = final_params(config);
+  const ParamSpec table = config.tie_embeddings ? embedding_params(config).front() : specs.back();
+  auto layer = std::make_unique<LmHead>(num_layers(), "head", specs, table, norm_kind(config),
+                                        config.norm_eps, mesh);
+  head_ = layer.get();
+  add(std::move(layer), config.tie_embeddings ? UnitSpec::Tie::kSecond : UnitSpec::Tie::kNone);
+}
+
+// One unit a layer; a tied table is a unit of its own on both ends, so that their shards line up.
+void Chunk::add(std::unique_ptr<Layer> layer, UnitSpec::Tie tie) {
+  std::vector<Param*> params;
+  layer->collect(params);
+  UnitSpec own{.name = layer->name(), .params = {}, .tie = UnitSpec::Tie::kNone};
+  UnitSpec table{.name = layer->name() + ".table", .params = {}, .tie = tie};
+  for (Param* param : params) {
+    const bool is_table = tie != UnitSpec::Tie::kNone && param->spec.is_padded;
+    (is_table ? table : own).params.push_back(param);
+  }
+  std::vector<int> used;
+  for (UnitSpec* unit : {&table, &own}) {
+    if (unit->params.empty()) continue;
+    used.push_back(static_cast<int>(units_.size()));
+    units_.push_back(std::move(*unit));
+  }
+  units_of_.push_back(std::move(used));
+  layers_.push_back(std::move(layer));
+}
+
+}  // namespace orthant

@@ -1,0 +1,63 @@
+// From a config to layers: which blocks a stage holds, the layers of a chunk, and the units of
+// parameters they make. The one place that composes layers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/layout.h"
+#include "layers/embedding.h"
+#include "layers/lm_head.h"
+#include "model/model_config.h"
+#include "params/param_store.h"
+
+namespace orthant {
+
+// The number of blocks of each pipeline stage. "even": the first layers % pp stages hold one more.
+std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout);
+
+// A contiguous part of the model.
+struct ChunkRange {
+  std::int64_t first_block;
+  std::int64_t num_blocks;
+  bool has_embedding;  // the first part
+  bool has_head;       // the last part
+};
+ChunkRange chunk_range(const ModelConfig& config, const LayoutConfig& layout, int stage);
+
+// The layers of one chunk in forward order, and the units each needs.
+class Chunk {
+ public:
+  Chunk(const ModelConfig& config, const ChunkRange& range, const Mesh& mesh);
+
+  int num_layers() const { return static_cast<int>(layers_.size()); }
+  const Layer& layer(int i) const { return *layers_[static_cast<std::size_t>(i)]; }
+  const std::vector<int>& units_of(int i) const { return units_of_[static_cast<std::size_t>(i)]; }
+  const LmHead* head() const { return head_; }  // null but in the last part
+  const ChunkRange& range() const { return range_; }
+  // Place of layer i in the whole model: the embedding is 0, block b is b + 1, the head comes last.
+  std::int64_t place_of(int i) const {
+    return range_.first_block + (range_.has_embedding ? i : i + 1);
+  }
+
+  // For a ParamStore, in this order; units_of counts in it.
+  std::vector<UnitSpec> take_units() { return std::move(units_); }
+
+ private:
+  void add_embedding(const ModelConfig& config, const Mesh& mesh);
+  void add_block(const ModelConfig& config, std::int64_t block, const Mesh& mesh);
+  void add_head(const ModelConfig& config, const Mesh& mesh);
+  void add(std::unique_ptr<Layer> layer, UnitSpec::Tie tie);
+
+  ChunkRange range_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::vector<int>> units_of_;
+  std::vector<UnitSpec> units_;
+  LmHead* head_ = nullptr;
+};
+
+// Memory for the tables that no training changes, filled: rotary frequencies, ALiBi slopes.
+Constants make_constants(const ModelConfig& config, const Mesh& mesh, Device& device, Arena& arena);
+
+}  // namespace orthant

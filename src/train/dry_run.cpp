@@ -1,0 +1,42 @@
+#include "train/dry_run.h"
+
+#include <algorithm>
+
+#include "comm/backends.h"
+
+namespace orthant {
+namespace {
+
+// Points every entry's `where` at names that outlive the rank.
+void keep_names(DryRun& run, std::span<const Entry> entries) {
+  run.step.assign(entries.begin(), entries.end());
+  for (const Entry& entry : entries) {
+    if (std::find(run.names.begin(), run.names.end(), entry.where) == run.names.end()) {
+      run.names.emplace_back(entry.where);
+    }
+  }
+  for (Entry& entry : run.step) {
+    entry.where = *std::find(run.names.begin(), run.names.end(), entry.where);
+  }
+}
+
+}  // namespace
+
+DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
+  const std::unique_ptr<Device> device = make_meta_device();
+  const Backend backend{
+      .device = *device,
+      .ops = "meta",
+      .join_world =
+          [&](const CommParts& parts) { return make_meta_world(rank, config.layout.ranks, parts); },
+      .num_threads = 1};
+  Rank meta(config, backend, std::nullopt);
+  DryRun run;
+  meta.step(1, 0.0, {}, config.max_micros);
+  keep_names(run, meta.ledger().entries());
+  if (eval_micros > 0) meta.evaluate({}, eval_micros);
+  run.memory = meta.memory();
+  return run;
+}
+
+}  // namespace orthant

@@ -1,0 +1,117 @@
+// Rank: one rank of a run. The same object trains for real and runs dry on the meta backend; only
+// the three parts of its Backend differ.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "mem/memory_plan.h"
+#include "model/stage.h"
+#include "optim/adamw.h"
+#include "pipeline/interpreter.h"
+
+namespace orthant {
+
+// What shapes the arenas and the program of a rank.
+struct RankConfig {
+  ModelConfig model;  // complete
+  LayoutConfig layout;
+  std::int64_t seq_length = 0;
+  DType compute = DType::kF32;
+  AdamWConfig optimizer;
+  double max_norm = 1;     // clip_grad; 0: no clipping
+  std::uint64_t seed = 1;  // of dropout
+  int max_micros = 1;      // micro-batches of the largest step
+};
+
+// What meta replaces.
+struct Backend {
+  Device& device;
+  std::string ops;  // "ref", "cpu", "meta"
+  std::function<std::unique_ptr<Communicator>(const CommParts&)> join_world;
+  int num_threads = 1;
+};
+
+struct StepResult {
+  double loss = 0;  // mean nats per token of the global batch
+  double grad_norm = 0;
+  bool is_finite = true;  // false: nothing was changed
+};
+
+class Rank {
+ public:
+  // `capacities`: of each arena, from a dry run; absent in the dry run itself.
+  Rank(const RankConfig& config, const Backend& backend,
+       const std::optional<MemoryPlan>& capacities);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  const Mesh& mesh() const { return *mesh_; }
+  Device& device() const { return backend_.device; }
+  ParamStore& store() { return *store_; }
+  const Chunk& chunk() const { return *chunk_; }
+
+  // One optimizer step, counted from 1. `micros`: this rank's micro-batches; empty in a dry run,
+  // which says num_micros alone.
+  StepResult step(std::int64_t number, double lr, std::span<const HostMicro> micros,
+                  int num_micros);
+  // The same up to the gradients: summed over dp in store().owned(), nothing updated.
+  StepResult gradients(std::int64_t number, std::span<const HostMicro> micros, int num_micros);
+  // Mean loss without touching parameters or moments. `observer` sees every micro-batch of the last
+  // stage.
+  double evaluate(std::span<const HostMicro> micros, int num_micros,
+                  ModelStage::HeadObserver observer = {});
+  // After a step that was not finite: the first layer, in the order of the model, whose output is
+  // not, or else the first parameter whose gradient is not. Every rank calls it and gets the same
+  // answer.
+  std::string find_non_finite(std::span<const HostMicro> micros, int num_micros);
+
+  std::int64_t updates() const { return state_.updates; }  // steps that were not skipped
+  void set_updates(std::int64_t updates) { state_.updates = updates; }
+
+  MemoryPlan memory() const;                        // high-water marks so far
+  const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
+
+ private:
+  struct Program {  // one rank's actions for a number of micro-batches
+    int num_micros;
+    bool trains;
+    RankActions actions;
+  };
+  void make_arenas(const std::optional<MemoryPlan>& capacities, int num_slots);
+  const Program& program(int num_micros, bool trains);
+  void write_state(double inv_tokens);
+  StepResult read_result();
+  void forward_backward(std::int64_t number, double lr, std::span<const HostMicro> micros,
+                        int num_micros);
+  void sum_loss();
+  double inv_tokens(int num_micros) const;
+
+  RankConfig config_;
+  Backend backend_;
+  Ledger ledger_;
+  InFlight in_flight_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Chunk> chunk_;
+  std::unique_ptr<ParamStore> store_;
+  Constants constants_;
+  Tensor state_tensor_;  // StepState
+  Tensor norm_sum_;      // i64 [kNormLimbs]
+  Tensor loss_sum_;      // f64 [1]
+  Tensor probe_counts_;  // i64 [layers of this chunk]
+  std::unique_ptr<ModelStage> stage_;
+  std::unique_ptr<Interpreter> interpreter_;
+  std::vector<Program> programs_;
+  StepState state_;  // the host's copy
+};
+
+}  // namespace orthant
