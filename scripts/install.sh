@@ -63,7 +63,10 @@ install_all() {
   [ ${#missing[@]} -gt 0 ] || return 0
   command -v apt-get >/dev/null ||
     fail "apt-get is not here, so install these by hand: ${missing[*]}"
-  for package in "${missing[@]}"; do
+  # What is optional may be missing for good: then new lists are read only where there are none.
+  local asked=("${missing[@]}")
+  [ "$need" = required ] || asked=(g++)
+  for package in "${asked[@]}"; do
     is_offered "$package" || { update_lists; break; }
   done
   local wanted=()
@@ -101,7 +104,7 @@ for group in "$@"; do
       check_cmake
       ;;
     tests) install_all optional "${check_packages[@]}" ;;
-    text) install_all optional "${text_packages[@]}" ;;
+    text) install_all required "${text_packages[@]}" ;;
     *) fail "no group '$group'; the groups are build, tests and text" ;;
   esac
 done

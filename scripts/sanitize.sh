@@ -9,8 +9,6 @@ scripts/install.sh build
 for kind in "$@"; do
   case $kind in
     thread)
-      # GNU OpenMP is not instrumented: the sanitizer does not see its barriers. One OpenMP thread a rank leaves the
-      # threads of the ranks themselves, which is what these tests are about.
       targets=()
       for folder in comm layouts; do
         if compgen -G "tests/$folder/*_test.cpp" >/dev/null; then targets+=("${folder}_test"); fi
@@ -21,7 +19,7 @@ for kind in "$@"; do
       fi
       echo "sanitize: thread"
       scripts/build.sh --sanitize=thread "${targets[@]}"
-      OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 \
+      TSAN_OPTIONS=halt_on_error=1 \
         ctest --test-dir build-tsan -j2 --output-on-failure --no-tests=error -L '^(comm|layouts)$'
       ;;
     address)
