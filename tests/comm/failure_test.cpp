@@ -1,0 +1,203 @@
+// What ranks say when one fails, hangs, ends early or calls something else.
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/comm/rank_bed.h"
+
+namespace orthant {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Caught {
+  Fault fault = Fault::kRun;
+  std::string message;
+};
+
+Caught caught_from(int size, double deadline_s, const std::function<void(RankBed&)>& body) {
+  try {
+    run_ranks(size, deadline_s, body);
+  } catch (const Error& error) {
+    return {.fault = error.fault(), .message = error.what()};
+  }
+  return {};
+}
+
+void reduce_once(RankBed& bed, Communicator& comm, std::string_view where) {
+  const Where scope(bed.ledger, where);
+  comm.all_reduce(bed.alloc({5}, DType::kF32), Reduce::kSum);
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Failure, TheFirstErrorStopsAllRanksAndIsReported) {
+  for (const int failing : {0, 3, 7}) {
+    const Caught caught = caught_from(8, 60, [failing](RankBed& bed) {
+      for (int i = 0; i < 10; ++i) {
+        if (i == 4 && bed.comm->rank() == failing) fail_user("disk {} is full", failing);
+        reduce_once(bed, *bed.comm, "loop");
+      }
+    });
+    EXPECT_EQ(caught.fault, Fault::kUser);
+    EXPECT_EQ(caught.message, fmt::format("disk {} is full", failing));
+  }
+}
+
+TEST(Failure, PeersSayWhoFailedAndWhy) {
+  std::vector<std::string> messages(4);
+  EXPECT_THROW(run_ranks(4, 60,
+                         [&messages](RankBed& bed) {
+                           if (bed.comm->rank() == 2) fail_run("no memory");
+                           try {
+                             reduce_once(bed, *bed.comm, "x");
+                           } catch (const Error& error) {
+                             EXPECT_EQ(error.fault(), Fault::kLost);
+                             messages[static_cast<std::size_t>(bed.comm->rank())] = error.what();
+                             EXPECT_THROW(bed.comm->barrier(), Error);
+                             throw;
+                           }
+                         }),
+               Error);
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_EQ(messages[static_cast<std::size_t>(rank)], "rank 2 failed: no memory");
+  }
+}
+
+TEST(Failure, AStartedCallOfARankThatFailsIsNotTouched) {
+  for (int round = 0; round < 20; ++round) {
+    const Caught caught = caught_from(4, 60, [](RankBed& bed) {
+      const Tensor t = bed.alloc({1 << 20}, DType::kF32);
+      // Destroyed before the arena of `bed`, as a rank's groups are.
+      const auto group = bed.comm->subgroup("all", bed.comm->members(), 1);
+      const Token token = group->start_all_reduce(t, Reduce::kSum);
+      if (bed.comm->rank() == 1) fail_run("rank one stops");
+      group->wait(token);
+    });
+    EXPECT_EQ(caught.message, "rank one stops");
+  }
+}
+
+TEST(Failure, ADeadlineNamesTheRankAndTheCallsOfBoth) {
+  const Caught caught = caught_from(6, 0.2, [](RankBed& bed) {
+    const int rank = bed.comm->rank();
+    if (rank < 4) return;
+    const auto tp = bed.comm->subgroup("tp", {4, 5}, 1);
+    reduce_once(bed, *tp, "h.6.attn");
+    if (rank == 4) {
+      std::this_thread::sleep_for(600ms);
+      return;
+    }
+    reduce_once(bed, *tp, "h.7.mlp.down");
+  });
+  EXPECT_EQ(caught.fault, Fault::kLost);
+  EXPECT_EQ(caught.message,
+            "rank 5 (tp group 4,5) waited 0.2 s in all_reduce 'h.7.mlp.down'; rank 4 has gone on "
+            "from all_reduce 'h.6.attn' (tp)");
+}
+
+TEST(Failure, ADeadlineNamesAllMissingRanks) {
+  const Caught caught = caught_from(4, 0.2, [](RankBed& bed) {
+    const auto tp = bed.comm->subgroup("tp", bed.comm->members(), 1);
+    if (bed.comm->rank() == 1) return reduce_once(bed, *tp, "a");
+    if (bed.comm->rank() > 1) std::this_thread::sleep_for(600ms);
+    if (bed.comm->rank() == 0) {
+      std::this_thread::sleep_for(100ms);
+      reduce_once(bed, *tp, "a");
+    }
+  });
+  EXPECT_EQ(caught.message,
+            "rank 1 (tp group 0,1,2,3) waited 0.2 s in all_reduce 'a'; rank 2 has made no call, "
+            "rank 3 has made no call");
+}
+
+TEST(Failure, ADeadlineCoversMessages) {
+  const Caught caught = caught_from(2, 0.2, [](RankBed& bed) {
+    const Where where(bed.ledger, "F3");
+    if (bed.comm->rank() == 1) {
+      std::this_thread::sleep_for(600ms);
+      return;
+    }
+    bed.comm->wait(bed.comm->start_recv(bed.alloc({3}, DType::kF32), 1, 3));
+  });
+  EXPECT_EQ(caught.message,
+            "rank 0 (world group 0,1) waited 0.2 s in recv 'F3'; rank 1 has made no call");
+}
+
+TEST(Failure, ARankThatEndedIsNotWaitedFor) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Caught caught = caught_from(3, 60, [](RankBed& bed) {
+    reduce_once(bed, *bed.comm, "a");
+    if (bed.comm->rank() != 1) reduce_once(bed, *bed.comm, "b");
+  });
+  EXPECT_EQ(caught.fault, Fault::kLost);
+  EXPECT_TRUE(contains(caught.message, "waits in all_reduce 'b', but rank 1 has left that group"))
+      << caught.message;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+}
+
+TEST(Failure, OtherCallsAreADivergence) {
+  const auto diverge = [](const std::function<void(Communicator&, const Tensor&)>& other) {
+    return caught_from(3, 60, [&other](RankBed& bed) {
+      const Tensor t = bed.alloc({6}, DType::kF32);
+      const bool is_other = bed.comm->rank() == 1;
+      const Where where(bed.ledger, is_other ? "there" : "here");
+      if (is_other) {
+        other(*bed.comm, t);
+      } else {
+        bed.comm->all_reduce(t, Reduce::kSum);
+      }
+    });
+  };
+  const Caught kind = diverge(
+      [](Communicator& comm, const Tensor& t) { comm.all_gather(t, t.flat(2 * comm.rank(), 2)); });
+  EXPECT_EQ(kind.fault, Fault::kLost);
+  EXPECT_TRUE(contains(kind.message, "all_gather 'there' of [6] f32 from [2] f32")) << kind.message;
+  EXPECT_TRUE(contains(kind.message, "all_reduce 'here' (sum) of [6] f32")) << kind.message;
+  EXPECT_TRUE(contains(kind.message, "diverged")) << kind.message;
+  const Caught shape = diverge(
+      [](Communicator& comm, const Tensor& t) { comm.all_reduce(t.flat(0, 5), Reduce::kSum); });
+  EXPECT_TRUE(contains(shape.message, "(sum) of [5] f32")) << shape.message;
+  const Caught reduce =
+      diverge([](Communicator& comm, const Tensor& t) { comm.all_reduce(t, Reduce::kMax); });
+  EXPECT_TRUE(contains(reduce.message, "(max) of [6] f32")) << reduce.message;
+}
+
+TEST(Failure, ForgottenWaitsAreReported) {
+  const Caught caught = caught_from(2, 60, [](RankBed& bed) {
+    const Tensor t = bed.alloc({6}, DType::kF32);
+    const Token token = bed.comm->start_all_reduce(t, Reduce::kSum);
+    if (bed.comm->rank() == 0) {
+      bed.comm->wait(token);
+      reduce_once(bed, *bed.comm, "next");
+    }
+  });
+  EXPECT_TRUE(contains(caught.message, "rank 1 failed: it stopped before its 1 started"))
+      << caught.message;
+}
+
+TEST(Checks, NameTheCallAndTheGroup) {
+  RankBed bed(0, 4);
+  const Where where(bed.ledger, "h.0");
+  const Tensor t = bed.alloc({10}, DType::kF32);
+  EXPECT_EQ(message_of([&] { bed.comm->all_gather(t, t.flat(0, 3)); }),
+            "all_gather 'h.0' in group 'world': whole is [10], part is [3]; 4 parts must fill the "
+            "whole");
+  EXPECT_THROW(bed.comm->all_gather(t, bed.alloc({10}, DType::kBF16)), Error);
+  EXPECT_THROW(bed.comm->reduce_scatter(t.flat(1, 2), t.flat(0, 8)), Error);
+  EXPECT_THROW(bed.comm->all_reduce(bed.alloc({4}, DType::kI32), Reduce::kSum), Error);
+  EXPECT_THROW(bed.comm->all_reduce(Tensor(), Reduce::kSum), Error);
+  EXPECT_THROW(bed.comm->broadcast(t, 4), Error);
+  EXPECT_THROW((void)bed.comm->start_send(t, 0, 0), Error);
+  EXPECT_THROW((void)bed.comm->start_recv(t, -1, 0), Error);
+  EXPECT_THROW(bed.comm->subgroup("x", {1, 2}, 1), Error);
+  EXPECT_THROW(bed.comm->subgroup("x", {1, 0}, 1), Error);
+  EXPECT_THROW(bed.comm->subgroup("x", {0, 4}, 1), Error);
+  EXPECT_TRUE(bed.ledger.entries().empty());
+}
+
+}  // namespace
+}  // namespace orthant
