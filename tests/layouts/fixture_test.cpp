@@ -1,0 +1,67 @@
+// Training from Hugging Face weights follows float64 curves on every layout.
+#include "tests/support/fixture.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace orthant::test {
+namespace {
+
+struct Layout {
+  std::string fixture;
+  int tp;
+  int pp;
+  int dp;
+  std::int64_t micro_batch;
+};
+
+class Fixtures : public testing::TestWithParam<Layout> {};
+
+TEST_P(Fixtures, FollowTheFloat64Curve) {
+  const Layout& layout = GetParam();
+  if (!has_fixture(layout.fixture))
+    GTEST_SKIP() << "no fixtures at " << fixture_folder(layout.fixture);
+  const Fixture fixture(layout.fixture);
+  const HfSource source(fixture.model, fixture.folder);
+  const Training training =
+      fixture_training(fixture, layout.tp, layout.pp, layout.dp, layout.micro_batch);
+  const Curve curve = train(training, source, fixture.tokens);
+  EXPECT_EQ(curve.memory_fault, "");
+  EXPECT_EQ(curve.ledger_fault, "");
+  const bool one_rank = training.config.layout.ranks == 1;
+  const double loss_bound = one_rank ? 5e-6 : 1e-5;
+  const double norm_bound = one_rank ? 5e-5 : 1e-4;
+  for (std::size_t i = 0; i < 20; ++i) {
+    const double loss = fixture.expected["loss"][i];
+    const double norm = fixture.expected["grad_norm"][i];
+    EXPECT_NEAR(curve.loss.at(i), loss, loss_bound) << "step " << i + 1;
+    EXPECT_NEAR(curve.norm.at(i) / norm, 1, norm_bound) << "step " << i + 1;
+  }
+}
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const char* fixture : {"gpt2-tiny", "bloom-tiny", "llama-tiny"}) {
+    for (const std::int64_t b : {1, 2, 4}) {
+      all.push_back({fixture, 1, 1, 1, b});
+    }
+    for (const auto& [tp, pp, dp] :
+         {std::array{2, 1, 1}, {1, 2, 1}, {1, 4, 1}, {1, 1, 2}, {2, 2, 2}, {4, 2, 1}}) {
+      all.push_back({fixture, tp, pp, dp, 2});
+    }
+    if (std::string(fixture) != "llama-tiny") all.push_back({fixture, 8, 1, 1, 2});
+  }
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<Layout>& info) {
+  std::string name = info.param.fixture.substr(0, info.param.fixture.find('-'));
+  return fmt::format("{}_tp{}_pp{}_dp{}_b{}", name, info.param.tp, info.param.pp, info.param.dp,
+                     info.param.micro_batch);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Fixtures, testing::ValuesIn(layouts()), name_of);
+
+}  // namespace
+}  // namespace orthant::test
