@@ -1,0 +1,96 @@
+// Two buffers that the thread and next() hand to each other.
+#include "data/loader.h"
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+std::size_t num_rows(const BatchGeometry& geometry) {
+  return static_cast<std::size_t>(geometry.num_micros() * geometry.micro_batch);
+}
+
+std::size_t num_tokens(const BatchGeometry& geometry) {
+  return num_rows(geometry) * static_cast<std::size_t>(geometry.seq_length + 1);
+}
+
+}  // namespace
+
+Loader::Loader(const TokenSource& source, const BatchGeometry& geometry, std::int64_t first_step)
+    : source_(source),
+      geometry_(geometry),
+      filled_(first_step),
+      released_(first_step),
+      next_(first_step) {
+  check_geometry(geometry);
+  ORTHANT_CHECK(geometry.seq_length == source.seq_length(),
+                "loader: seq_length is {}, the samples have {}", geometry.seq_length,
+                source.seq_length());
+  ORTHANT_CHECK(first_step >= 0 && sample_position(geometry, first_step, 0, 0) >= 0,
+                "loader: step {} begins before the data", first_step);
+  for (Buffer& buffer : buffers_) {
+    buffer.tokens.resize(num_tokens(geometry));
+    buffer.positions.resize(num_rows(geometry));
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Batch Loader::next() {
+  std::unique_lock lock(mutex_);
+  released_ = next_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return filled_ > next_ || failure_ != nullptr; });
+  if (filled_ <= next_) std::rethrow_exception(failure_);
+  const Buffer& buffer = buffer_of(next_);
+  return {next_++, geometry_.num_micros(), buffer.tokens, buffer.positions};
+}
+
+void Loader::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return is_stopping_ || filled_ < released_ + kNumBuffers; });
+    if (is_stopping_) return;
+    const std::int64_t step = filled_;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      fill(step, buffer_of(step));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    failure_ = failure;
+    if (failure == nullptr) ++filled_;
+    changed_.notify_all();
+    if (failure != nullptr) return;
+  }
+}
+
+void Loader::fill(std::int64_t step, Buffer& buffer) const {
+  const std::span<std::int32_t> tokens(buffer.tokens);
+  const auto sample_tokens = static_cast<std::size_t>(geometry_.seq_length + 1);
+  std::size_t row = 0;
+  for (std::int64_t micro = 0; micro < geometry_.num_micros(); ++micro) {
+    for (std::int64_t j = 0; j < geometry_.micro_batch; ++j, ++row) {
+      const std::int64_t position = sample_position(geometry_, step, micro, j);
+      buffer.positions[row] = position;
+      source_.copy_sample(position, tokens.subspan(row * sample_tokens, sample_tokens));
+    }
+  }
+}
+
+std::int64_t Loader::buffer_bytes(const BatchGeometry& geometry) {
+  return kNumBuffers * static_cast<std::int64_t>(num_tokens(geometry) * sizeof(std::int32_t) +
+                                                 num_rows(geometry) * sizeof(std::int64_t));
+}
+
+}  // namespace orthant
