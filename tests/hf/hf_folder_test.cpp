@@ -30,6 +30,10 @@ namespace fs = std::filesystem;
 
 const std::string kFixtures = ORTHANT_SOURCE_DIR "/../shared/fixtures/";
 
+// Skips a test that reads the fixtures where they are not.
+#define ORTHANT_NEED_FIXTURES() \
+  if (!fs::exists(kFixtures)) GTEST_SKIP() << kFixtures << " is not on this machine"
+
 // A folder of one test, empty at its beginning.
 std::string test_folder(const std::string& name) {
   const fs::path folder = fs::path(::testing::TempDir()) / ("orthant_hf_" + name);
@@ -124,6 +128,7 @@ TEST(HfNames, EveryElementIsMappedOnce) {
 class HfFixture : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(HfFixture, ImportThenExportIsBitEqual) {
+  ORTHANT_NEED_FIXTURES();
   const std::string from = kFixtures + GetParam();
   const std::string to = test_folder(GetParam());
   const HfConfig config = read_hf_config(from);
@@ -153,6 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HfFixture,
 
 // Where elements of the fused tensors lie, said without the mapping's own numbers.
 TEST(HfSource, FusedTensorsAreTakenApart) {
+  ORTHANT_NEED_FIXTURES();
   const ModelConfig gpt = read_hf_config(kFixtures + "gpt2-tiny").model;
   const HfSource gpt_source(gpt, kFixtures + "gpt2-tiny");
   const SafetensorsFile gpt_file(kFixtures + "gpt2-tiny/model.safetensors");
@@ -191,6 +197,7 @@ TEST(HfSource, FusedTensorsAreTakenApart) {
 }
 
 TEST(HfSource, AnyRangeIsThatPartOfTheWhole) {
+  ORTHANT_NEED_FIXTURES();
   for (const char* name : {"gpt2-tiny", "bloom-tiny", "llama-tiny"}) {
     const ModelConfig model = read_hf_config(kFixtures + name).model;
     const HfSource source(model, kFixtures + name);
@@ -211,6 +218,7 @@ TEST(HfSource, AnyRangeIsThatPartOfTheWhole) {
 }
 
 TEST(HfSource, MomentsAreZero) {
+  ORTHANT_NEED_FIXTURES();
   const ModelConfig model = read_hf_config(kFixtures + "gpt2-tiny").model;
   const HfSource source(model, kFixtures + "gpt2-tiny");
   std::vector<float> values(5, 1.0f);
@@ -261,6 +269,7 @@ TEST(HfWriter, Bf16IsTheRoundedValue) {
 }
 
 TEST(HfWriter, GradientsGoIntoOneFileUnderTheSameNames) {
+  ORTHANT_NEED_FIXTURES();
   const ModelConfig model = preset("tiny-bloom");
   const std::string path = test_folder("gradients") + "/grads.safetensors";
   const CountingSource source;
@@ -343,6 +352,7 @@ struct Weights {
 };
 
 TEST(HfSource, FilesOfTheBaseModelAndOldBuffersAreRead) {
+  ORTHANT_NEED_FIXTURES();
   const std::string from = kFixtures + "gpt2-tiny";
   const ModelConfig model = read_hf_config(from).model;
   Weights weights(from);
@@ -360,6 +370,7 @@ TEST(HfSource, FilesOfTheBaseModelAndOldBuffersAreRead) {
 }
 
 TEST(HfSource, HalfPrecisionIsReadExactly) {
+  ORTHANT_NEED_FIXTURES();
   const std::string from = kFixtures + "llama-tiny";
   const ModelConfig model = read_hf_config(from).model;
   Weights weights(from);
@@ -380,6 +391,7 @@ TEST(HfSource, HalfPrecisionIsReadExactly) {
 }
 
 TEST(HfSource, MessagesNameTensorAndFile) {
+  ORTHANT_NEED_FIXTURES();
   const std::string from = kFixtures + "gpt2-tiny";
   const ModelConfig model = read_hf_config(from).model;
   const auto error_of = [&](const std::string& folder) {

@@ -1,0 +1,285 @@
+// validate(): every option by itself, then what this version builds, then what must fit together.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "train/run_config.h"
+#include "train/run_limits.h"
+
+namespace orthant {
+namespace {
+
+void check_word(const char* option, const std::string& value,
+                const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  fail_user("{}='{}' is not known; did you mean '{}'? Known are {}", option, value,
+            nearest(value, known), join(known));
+}
+
+// Far above any run, and low enough that tokens of a whole run can be counted.
+constexpr std::int64_t kMaxCount = 1'000'000'000;
+
+void check_least(const char* option, std::int64_t value, std::int64_t least) {
+  if (value < least) fail_user("{}={} must be at least {}; correct it", option, value, least);
+  if (value > kMaxCount) fail_user("{}={} is above {}; correct it", option, value, kMaxCount);
+}
+
+// In [least, most); `most` may be infinite.
+void check_number(const char* option, double value, double least, double most) {
+  if (value >= least && value < most) return;
+  if (std::isinf(most)) fail_user("{}={} must be at least {}; correct it", option, value, least);
+  fail_user("{}={} must be at least {} and below {}; correct it", option, value, least, most);
+}
+
+void check_words(const RunConfig& config) {
+  const LayoutConfig& layout = config.layout;
+  check_word("layout.schedule", layout.schedule,
+             {"gpipe", "1f1b", "interleaved", "zero_bubble", "zero_bubble_v", "file"});
+  if (layout.stages.is_text()) {
+    check_word("layout.stages", layout.stages.text, {"even", "balanced"});
+  }
+  check_word("layout.zero_gather", layout.zero_gather, {"micro", "step"});
+  check_word("layout.recompute", layout.recompute, {"none", "cheap", "attention", "block"});
+  check_word("layout.offload", layout.offload, {"none", "stash", "optimizer"});
+  check_word("precision.compute", config.precision.compute, {"fp32", "bf16", "fp16"});
+  check_word("precision.grad_accum", config.precision.grad_accum, {"fp32", "bf16"});
+  check_word("optimizer.moments", config.optimizer.moments, {"fp32", "bf16"});
+  check_word("data.order", config.data.order, {"shuffled", "sequential", "megatron"});
+  check_word("device.kind", config.device.kind, {"cpu", "cuda"});
+}
+
+void check_layout_numbers(const LayoutConfig& layout) {
+  check_least("layout.ranks", layout.ranks, 1);
+  check_least("layout.tp", layout.tp, 1);
+  check_least("layout.pp", layout.pp, 1);
+  check_least("layout.virtual_stages", layout.virtual_stages, 1);
+  check_least("layout.micro_batch", layout.micro_batch, 1);
+  check_least("layout.recompute_blocks", layout.recompute_blocks, 0);
+  if (layout.zero_stage < 0 || layout.zero_stage > 3) {
+    fail_user("layout.zero_stage={} is not a stage of ZeRO; use 0, 1, 2 or 3", layout.zero_stage);
+  }
+  if (!(layout.offload_fraction >= 0 && layout.offload_fraction <= 1)) {
+    fail_user("layout.offload_fraction={} must lie between 0 and 1; correct it",
+              layout.offload_fraction);
+  }
+  if (!(layout.deadline_s > 0)) {
+    fail_user("layout.deadline_s={} must be above 0; give seconds", layout.deadline_s);
+  }
+  if (layout.recompute_blocks > 0 && layout.recompute == "none") {
+    fail_user("layout.recompute_blocks={} needs a layout.recompute other than 'none'; use 0",
+              layout.recompute_blocks);
+  }
+  if (layout.schedule == "file" && layout.schedule_file.empty()) {
+    fail_user("layout.schedule='file' needs layout.schedule_file; give the file");
+  }
+}
+
+void check_numbers(const RunConfig& config) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const TrainConfig& train = config.train;
+  check_least("train.steps", train.steps, 0);
+  check_least("train.global_batch", train.global_batch, 1);
+  check_least("train.seq_length", train.seq_length, 0);
+  if (train.seed < 0) fail_user("train.seed={} is negative; give 0 or more", train.seed);
+  check_least("train.eval_interval", train.eval_interval, 0);
+  check_least("train.eval_steps", train.eval_steps, 1);
+  check_number("train.max_minutes", train.max_minutes, 0, kInfinity);
+  check_number("optimizer.beta1", config.optimizer.beta1, 0, 1);
+  check_number("optimizer.beta2", config.optimizer.beta2, 0, 1);
+  check_number("optimizer.weight_decay", config.optimizer.weight_decay, 0, kInfinity);
+  check_number("optimizer.clip_grad", config.optimizer.clip_grad, 0, kInfinity);
+  if (!(config.optimizer.eps > 0)) {
+    fail_user("optimizer.eps={} must be above 0; correct it", config.optimizer.eps);
+  }
+  check_least("data.max_documents", config.data.max_documents, 0);
+  check_least("checkpoint.interval", config.checkpoint.interval, 0);
+  check_least("checkpoint.keep", config.checkpoint.keep, 0);
+}
+
+std::string or_list(std::vector<std::string> parts) {
+  if (parts.size() == 1) return parts[0];
+  const std::string last = parts.back();
+  parts.pop_back();
+  return join(parts) + " or " + last;
+}
+
+// Numbers that divide each of `numbers`.
+std::string common_divisors(std::int64_t a, std::int64_t b, std::int64_t c) {
+  const std::int64_t all = std::gcd(a, std::gcd(b, c));
+  std::vector<std::string> divisors;
+  for (std::int64_t d = 1; d <= all; ++d) {
+    if (all % d == 0) divisors.push_back(fmt::format("{}", d));
+  }
+  return or_list(divisors);
+}
+
+// "6 or 9": the multiples of `unit` around `number`, from `unit` on.
+std::string nearest_multiples(std::int64_t number, std::int64_t unit) {
+  const std::int64_t below = number / unit * unit;
+  if (below == 0) return fmt::format("{}", unit);
+  return fmt::format("{} or {}", below, below + unit);
+}
+
+void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
+  struct Divided {
+    const char* name;
+    std::int64_t number;
+  };
+  const Divided all[] = {
+      {"num_heads", model.heads}, {"kv_heads", model.kv_heads}, {"ffn", model.ffn}};
+  for (const Divided& divided : all) {
+    if (divided.number % layout.tp == 0) continue;
+    fail_user("layout.tp={} does not divide {}={}; use {}", layout.tp, divided.name, divided.number,
+              common_divisors(model.heads, model.kv_heads, model.ffn));
+  }
+}
+
+void check_stages(const ModelConfig& model, const LayoutConfig& layout) {
+  const std::int64_t num_stages = std::int64_t{layout.pp} * layout.virtual_stages;
+  if (num_stages > model.layers) {
+    fail_user("layout.pp={} leaves a stage without a block: model.layers={}; use at most {}",
+              layout.pp, model.layers, model.layers / layout.virtual_stages);
+  }
+  if (layout.stages.is_text()) return;
+  const std::vector<std::int64_t>& counts = layout.stages.ints;
+  if (static_cast<std::int64_t>(counts.size()) != num_stages) {
+    fail_user("layout.stages has {} layer counts, but there are {} stages; give one for each",
+              counts.size(), num_stages);
+  }
+  for (const std::int64_t count : counts) {
+    if (count >= 1 && count <= model.layers) continue;
+    fail_user("layout.stages has a stage of {} blocks; give each between 1 and model.layers={}",
+              count, model.layers);
+  }
+  const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (sum != model.layers) {
+    fail_user("layout.stages adds up to {} blocks, but model.layers={}; change the counts", sum,
+              model.layers);
+  }
+}
+
+void check_ranks(const LayoutConfig& layout) {
+  const std::int64_t unit = std::int64_t{layout.tp} * layout.pp;
+  if (layout.ranks % unit != 0) {
+    fail_user("layout.ranks={} is not a multiple of tp*pp={}*{}={}; use {} ranks", layout.ranks,
+              layout.tp, layout.pp, unit, nearest_multiples(layout.ranks, unit));
+  }
+}
+
+void check_batch(const std::string& option, std::int64_t batch, const LayoutConfig& layout) {
+  const std::int64_t unit = layout.micro_batch * layout.dp();
+  if (batch % unit != 0) {
+    fail_user("{}={} is not a multiple of micro_batch*dp={}*{}={}; use {}", option, batch,
+              layout.micro_batch, layout.dp(), unit, nearest_multiples(batch, unit));
+  }
+}
+
+void check_batches(const RunConfig& config) {
+  check_batch("train.global_batch", config.train.global_batch, config.layout);
+  std::int64_t before = 0;
+  for (const std::vector<std::int64_t>& entry : config.train.batch_ramp) {
+    if (entry.size() != 2) {
+      fail_user("train.batch_ramp has an entry of {} numbers; write [from_step, global_batch]",
+                entry.size());
+    }
+    if (entry[0] <= before) {
+      fail_user("train.batch_ramp has from_step={} behind {}; steps must rise from 1 on", entry[0],
+                before);
+    }
+    before = entry[0];
+    check_least("train.batch_ramp: global_batch", entry[1], 1);
+    check_batch("train.batch_ramp: global_batch", entry[1], config.layout);
+  }
+}
+
+void check_sequence(RunConfig& config) {
+  std::int64_t& seq_length = config.train.seq_length;
+  if (seq_length == 0) seq_length = config.model.max_positions;
+  if (config.model.position == "learned" && seq_length > config.model.max_positions) {
+    fail_user(
+        "train.seq_length={} is longer than the learned positions, max_positions={}; use at "
+        "most that",
+        seq_length, config.model.max_positions);
+  }
+}
+
+// "969,30,1": three shares.
+void check_split(const std::string& split_text) {
+  const std::vector<std::string> parts = split(split_text, ',');
+  double sum = 0;
+  bool is_good = parts.size() == 3;
+  for (const std::string& part : parts) {
+    std::size_t used = 0;
+    double share = -1;
+    try {
+      share = std::stod(part, &used);
+    } catch (const std::exception&) {
+      is_good = false;
+    }
+    is_good = is_good && used == part.size() && std::isfinite(share) && share >= 0;
+    sum += share;
+  }
+  if (!is_good || !(sum > 0)) {
+    fail_user(
+        "data.split='{}' is not three shares; write training, validation and test as 969,30,1",
+        split_text);
+  }
+}
+
+void check_data(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  if (!data.weights.empty() && data.weights.size() != data.train.size()) {
+    fail_user("data.weights has {} numbers for {} prefixes in data.train; give one for each",
+              data.weights.size(), data.train.size());
+  }
+  for (const double weight : data.weights) {
+    if (!(weight > 0)) {
+      fail_user("data.weights has {}; a share must be above 0, remove its prefix instead", weight);
+    }
+  }
+  if (!data.split.empty()) {
+    if (!data.valid.empty()) {
+      fail_user("data.valid and data.split='{}' are both given; keep one", data.split);
+    }
+    check_split(data.split);
+  }
+  if (config.train.eval_interval > 0 && data.valid.empty() && data.split.empty()) {
+    fail_user("train.eval_interval={} needs validation data; give data.valid or data.split, or 0",
+              config.train.eval_interval);
+  }
+}
+
+void check_checkpoint(const CheckpointConfig& checkpoint) {
+  if (checkpoint.interval > 0 && checkpoint.dir.empty()) {
+    fail_user("checkpoint.interval={} needs checkpoint.dir; give a folder", checkpoint.interval);
+  }
+}
+
+}  // namespace
+
+void validate(RunConfig& config) {
+  complete(config.model);
+  check_words(config);
+  check_layout_numbers(config.layout);
+  check_numbers(config);
+  check_lr(config.lr());
+  check_built(config);
+  check_ranks(config.layout);
+  check_tp(config.model, config.layout);
+  check_stages(config.model, config.layout);
+  check_batches(config);
+  check_sequence(config);
+  check_data(config);
+  check_checkpoint(config.checkpoint);
+}
+
+void require_data(const RunConfig& config) {
+  if (config.data.train.empty()) {
+    fail_user("data.train is empty; give the prefix of a dataset, which 'orthant data pack' makes");
+  }
+}
+
+}  // namespace orthant

@@ -1,0 +1,48 @@
+#include "train/run_limits.h"
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+struct Limit {
+  bool is_asked;
+  std::string option;
+  const char* instead;
+};
+
+}  // namespace
+
+void check_built(const RunConfig& config) {
+  const LayoutConfig& layout = config.layout;
+  const auto text = [](const char* name, const std::string& value) {
+    return fmt::format("{}='{}'", name, value);
+  };
+  const Limit limits[] = {
+      {layout.virtual_stages > 1, fmt::format("layout.virtual_stages={}", layout.virtual_stages),
+       "1"},
+      {layout.sequence_parallel && layout.tp > 1, "layout.sequence_parallel=true with tp above 1",
+       "false"},
+      {layout.schedule != "gpipe" && layout.schedule != "1f1b",
+       text("layout.schedule", layout.schedule), "'1f1b' or 'gpipe'"},
+      {layout.stages.text == "balanced", "layout.stages='balanced'",
+       "'even' or a list of layer counts"},
+      {layout.zero_stage > 1, fmt::format("layout.zero_stage={}", layout.zero_stage), "1 or 0"},
+      {layout.recompute != "none", text("layout.recompute", layout.recompute), "'none'"},
+      {layout.offload != "none", text("layout.offload", layout.offload), "'none'"},
+      {config.precision.compute == "fp16", "precision.compute='fp16'", "'bf16' or 'fp32'"},
+      {config.precision.grad_accum == "bf16", "precision.grad_accum='bf16'", "'fp32'"},
+      {config.optimizer.moments == "bf16", "optimizer.moments='bf16'", "'fp32'"},
+      {config.data.order == "megatron", "data.order='megatron'", "'shuffled' or 'sequential'"},
+      {config.data.max_documents > 0,
+       fmt::format("data.max_documents={}", config.data.max_documents), "0"},
+      {config.device.kind == "cuda", "device.kind='cuda'", "'cpu'"},
+  };
+  for (const Limit& limit : limits) {
+    if (limit.is_asked) {
+      fail_user("{} is not built into this version; use {}", limit.option, limit.instead);
+    }
+  }
+}
+
+}  // namespace orthant
