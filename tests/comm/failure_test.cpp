@@ -1,4 +1,5 @@
 // What ranks say when one fails, hangs, ends early or calls something else.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -81,50 +82,100 @@ TEST(Failure, AStartedCallOfARankThatFailsIsNotTouched) {
   }
 }
 
+void sleep_until(const std::atomic<bool>& flag) {
+  while (!flag) {
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+// Runs `act`, which must throw, and raises `flag` then.
+void raise_when_thrown(std::atomic<bool>& flag, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error&) {
+    flag = true;
+    throw;
+  }
+}
+
 TEST(Failure, ADeadlineNamesTheRankAndTheCallsOfBoth) {
-  const Caught caught = caught_from(6, 0.2, [](RankBed& bed) {
+  std::atomic<bool> is_over = false;
+  const Caught caught = caught_from(6, 0.1, [&is_over](RankBed& bed) {
     const int rank = bed.comm->rank();
     if (rank < 4) return;
     const auto tp = bed.comm->subgroup("tp", {4, 5}, 1);
     reduce_once(bed, *tp, "h.6.attn");
-    if (rank == 4) {
-      std::this_thread::sleep_for(600ms);
-      return;
-    }
-    reduce_once(bed, *tp, "h.7.mlp.down");
+    if (rank == 4) return sleep_until(is_over);
+    raise_when_thrown(is_over, [&] { reduce_once(bed, *tp, "h.7.mlp.down"); });
   });
   EXPECT_EQ(caught.fault, Fault::kLost);
   EXPECT_EQ(caught.message,
-            "rank 5 (tp group 4,5) waited 0.2 s in all_reduce 'h.7.mlp.down'; rank 4 has gone on "
+            "rank 5 (tp group 4,5) waited 0.1 s in all_reduce 'h.7.mlp.down'; rank 4 has gone on "
             "from all_reduce 'h.6.attn' (tp)");
 }
 
-TEST(Failure, ADeadlineNamesAllMissingRanks) {
-  const Caught caught = caught_from(4, 0.2, [](RankBed& bed) {
-    const auto tp = bed.comm->subgroup("tp", bed.comm->members(), 1);
-    if (bed.comm->rank() == 1) return reduce_once(bed, *tp, "a");
-    if (bed.comm->rank() > 1) std::this_thread::sleep_for(600ms);
-    if (bed.comm->rank() == 0) {
+TEST(Failure, ADeadlineSaysWhereTheOtherWaits) {
+  std::atomic<bool> is_started = false;
+  const Caught caught = caught_from(3, 0.5, [&is_started](RankBed& bed) {
+    const int rank = bed.comm->rank();
+    if (rank == 0) return;
+    const auto tp = bed.comm->subgroup("tp", {1, 2}, 1);
+    const Where where(bed.ledger, rank == 2 ? "h.7.mlp.down" : "h.6.attn");
+    if (rank == 2) {
+      const Token token = tp->start_all_reduce(bed.alloc({5}, DType::kF32), Reduce::kSum);
+      is_started = true;
+      tp->wait(token);
+    } else {
+      sleep_until(is_started);
       std::this_thread::sleep_for(100ms);
-      reduce_once(bed, *tp, "a");
+      const Tensor t = bed.alloc({4}, DType::kF32);
+      bed.comm->subgroup("dp", {0, 1}, 2)->all_gather(t, t.flat(2, 2));
     }
   });
+  // Rank 1 may be first when this machine is slow.
+  EXPECT_TRUE(contains(caught.message,
+                       "waited 0.5 s in all_reduce 'h.7.mlp.down'; rank 1 is in "
+                       "all_gather 'h.6.attn' (dp)") ||
+              contains(caught.message, "rank 1 (dp group 0,1) waited 0.5 s"))
+      << caught.message;
+}
+
+TEST(Failure, ADeadlineNamesAllMissingRanks) {
+  std::atomic<bool> is_posted = false;
+  std::atomic<bool> is_over = false;
+  const Caught caught = caught_from(4, 0.1, [&](RankBed& bed) {
+    const auto tp = bed.comm->subgroup("tp", bed.comm->members(), 1);
+    const int rank = bed.comm->rank();
+    const Where where(bed.ledger, "a");
+    const Tensor t = bed.alloc({5}, DType::kF32);
+    if (rank == 0) {
+      const Token token = tp->start_all_reduce(t, Reduce::kSum);
+      is_posted = true;
+      sleep_until(is_over);
+      tp->wait(token);
+    }
+    if (rank == 1) {
+      sleep_until(is_posted);
+      raise_when_thrown(is_over, [&] { tp->all_reduce(t, Reduce::kSum); });
+    }
+    sleep_until(is_over);
+  });
   EXPECT_EQ(caught.message,
-            "rank 1 (tp group 0,1,2,3) waited 0.2 s in all_reduce 'a'; rank 2 has made no call, "
+            "rank 1 (tp group 0,1,2,3) waited 0.1 s in all_reduce 'a'; rank 2 has made no call, "
             "rank 3 has made no call");
 }
 
 TEST(Failure, ADeadlineCoversMessages) {
-  const Caught caught = caught_from(2, 0.2, [](RankBed& bed) {
+  std::atomic<bool> is_over = false;
+  const Caught caught = caught_from(2, 0.1, [&is_over](RankBed& bed) {
     const Where where(bed.ledger, "F3");
-    if (bed.comm->rank() == 1) {
-      std::this_thread::sleep_for(600ms);
-      return;
-    }
-    bed.comm->wait(bed.comm->start_recv(bed.alloc({3}, DType::kF32), 1, 3));
+    if (bed.comm->rank() == 1) return sleep_until(is_over);
+    raise_when_thrown(is_over, [&bed] {
+      bed.comm->wait(bed.comm->start_recv(bed.alloc({3}, DType::kF32), 1, 3));
+    });
   });
   EXPECT_EQ(caught.message,
-            "rank 0 (world group 0,1) waited 0.2 s in recv 'F3'; rank 1 has made no call");
+            "rank 0 (world group 0,1) waited 0.1 s in recv 'F3'; rank 1 has made no call");
 }
 
 TEST(Failure, ARankThatEndedIsNotWaitedFor) {
