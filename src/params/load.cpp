@@ -47,6 +47,7 @@ void ParamStore::load_run(const Unit& unit, const Param& param, std::int64_t par
     const std::int64_t at = param_first + run.local + done;  // in the unit
     source.read(param.spec, StateKind::kWeight, run.global + done, values);
     put(parts_.device, unit.value.flat(at, count), values);
+    if (purpose_ == Purpose::kInfer) continue;
     // The part of it that lies in this rank's shard.
     const std::int64_t begin = std::max(at, unit.shard_first);
     const std::int64_t end = std::min(at + count, unit.shard_first + unit.shard_count);

@@ -15,9 +15,10 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 ParamStore::ParamStore(std::vector<UnitSpec> units, Sharding sharding, DType compute,
-                       const Parts& parts)
+                       Purpose purpose, const Parts& parts)
     : sharding_(sharding),
       compute_(compute),
+      purpose_(purpose),
       parts_(parts) {
   for (UnitSpec& spec : units) {
     Unit unit;
@@ -71,29 +72,34 @@ void ParamStore::place(Unit& unit) const {
 
 void ParamStore::allocate() {
   for (Unit& unit : units_) {
-    Unit* first = tied(UnitSpec::Tie::kFirst);
+    const Unit* first = tied(UnitSpec::Tie::kFirst);
     unit.shares_value = unit.spec.tie == UnitSpec::Tie::kSecond && first != nullptr;
     unit.value = unit.shares_value
                      ? first->value
                      : parts_.params.alloc({unit.count}, compute_, MemClass::kParameters);
-    unit.grad = parts_.params.alloc({unit.count}, DType::kF32, MemClass::kGradients);
+    if (purpose_ == Purpose::kTrain) allocate_training(unit);
     for (std::size_t i = 0; i < unit.spec.params.size(); ++i) {
       Param& param = *unit.spec.params[i];
-      param.value = unit.value.flat(unit.firsts[i], param.local.count()).as(param.local);
-      param.grad = unit.grad.flat(unit.firsts[i], param.local.count()).as(param.local);
+      const std::int64_t count = param.local.count();
+      param.value = unit.value.flat(unit.firsts[i], count).as(param.local);
+      if (unit.grad.present()) param.grad = unit.grad.flat(unit.firsts[i], count).as(param.local);
     }
-    if (unit.shares_value) continue;
-    const Shape shard = {unit.shard_count};
-    unit.master = compute_ == DType::kF32
-                      ? unit.value.flat(unit.shard_first, unit.shard_count)
-                      : parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
-    unit.m = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
-    unit.v = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
   }
 }
 
-void ParamStore::add_segments(const Unit& unit) {
+void ParamStore::allocate_training(Unit& unit) {
+  unit.grad = parts_.params.alloc({unit.count}, DType::kF32, MemClass::kGradients);
   if (unit.shares_value) return;
+  const Shape shard = {unit.shard_count};
+  unit.master = compute_ == DType::kF32
+                    ? unit.value.flat(unit.shard_first, unit.shard_count)
+                    : parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
+  unit.m = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
+  unit.v = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
+}
+
+void ParamStore::add_segments(const Unit& unit) {
+  if (unit.shares_value || purpose_ == Purpose::kInfer) return;
   const bool is_copy = unit.spec.tie == UnitSpec::Tie::kSecond;
   const bool is_first_tp = parts_.mesh.tp().rank() == 0;
   for (const Group& group : unit.groups) {

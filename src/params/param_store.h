@@ -22,6 +22,12 @@ constexpr Sharding zero(int stage) {
   return {stage >= 1, stage >= 2, stage >= 3};
 }
 
+// What a run does with its parameters.
+enum class Purpose : std::uint8_t {
+  kTrain,
+  kInfer,  // values only: no gradients, no optimizer state
+};
+
 // Parameters that are gathered, reduced and sharded together: one flat run of memory.
 struct UnitSpec {
   std::string name;
@@ -41,7 +47,8 @@ class ParamStore {
     Arena& params;
   };
   // Takes memory from parts.params and points every Param's value and grad into it.
-  ParamStore(std::vector<UnitSpec> units, Sharding sharding, DType compute, const Parts& parts);
+  ParamStore(std::vector<UnitSpec> units, Sharding sharding, DType compute, Purpose purpose,
+             const Parts& parts);
 
   int num_units() const { return static_cast<int>(units_.size()); }
 
@@ -114,6 +121,7 @@ class ParamStore {
   };
   void place(Unit& unit) const;
   void allocate();
+  void allocate_training(Unit& unit);
   void add_segments(const Unit& unit);
   void load_run(const Unit& unit, const Param& param, std::int64_t param_first, const Run& run,
                 const ParamSource& source);
@@ -122,6 +130,7 @@ class ParamStore {
 
   Sharding sharding_;
   DType compute_;
+  Purpose purpose_;
   Parts parts_;
   std::vector<Unit> units_;
   std::vector<Segment> segments_;

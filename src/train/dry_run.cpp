@@ -32,8 +32,10 @@ DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
       .num_threads = 1};
   Rank meta(config, backend, std::nullopt);
   DryRun run;
-  meta.step(1, 0.0, {}, config.max_micros);
-  keep_names(run, meta.ledger().entries());
+  if (config.purpose == Purpose::kTrain) {
+    meta.step(1, 0.0, {}, config.max_micros);
+    keep_names(run, meta.ledger().entries());
+  }
   if (eval_micros > 0) meta.evaluate({}, eval_micros);
   run.memory = meta.memory();
   return run;

@@ -15,7 +15,8 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
   world_ = backend_.join_world({.ledger = ledger_, .in_flight = in_flight_});
   mesh_ = std::make_unique<Mesh>(mesh_shape(config_.layout), *world_);
   const Placement placement = straight(config_.layout.pp);
-  const RankActions& actions = program(config_.max_micros, true).actions;
+  const RankActions& actions =
+      program(config_.max_micros, config_.purpose == Purpose::kTrain).actions;
   make_arenas(capacities, in_flight(actions, 0));
   Arena& params = *arenas_[0];
   Arena& work = *arenas_[1];
@@ -26,12 +27,12 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
   chunk_ = std::make_unique<Chunk>(
       config_.model, chunk_range(config_.model, config_.layout, mesh_->coord(Axis::kPp)), *mesh_);
   store_ = std::make_unique<ParamStore>(
-      chunk_->take_units(), zero(config_.layout.zero_stage), config_.compute,
+      chunk_->take_units(), zero(config_.layout.zero_stage), config_.compute, config_.purpose,
       ParamStore::Parts{.ops = *ops_, .device = backend_.device, .mesh = *mesh_, .params = params});
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   state_tensor_ = params.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer);
   norm_sum_ = params.alloc({kNormLimbs}, DType::kI64, MemClass::kOptimizer);
-  loss_sum_ = params.alloc({1}, DType::kF64, MemClass::kOptimizer);
+  totals_ = params.alloc({2}, DType::kF64, MemClass::kOptimizer);
   probe_counts_ = params.alloc({chunk_->num_layers()}, DType::kI64, MemClass::kOptimizer);
   std::vector<Arena*> slots;
   for (std::size_t i = 3; i < arenas_.size(); ++i) {
@@ -121,27 +122,28 @@ void Rank::forward_backward(std::int64_t number, double lr, std::span<const Host
   compute_clip_factor(*ops_, *store_, norm_sum_, state_tensor_);
 }
 
-// Loss of the whole global batch on every rank: the last stage's, each token once.
-void Rank::sum_loss() {
-  const bool counts = mesh_->is_last_stage() && mesh_->coord(Axis::kTp) == 0;
-  if (counts) {
+// Loss of the whole global batch on every rank: the last stage's, each token once. Votes travel
+// with it.
+void Rank::sum_totals() {
+  const double votes[2] = {0, votes_stop_ ? 1.0 : 0.0};
+  backend_.device.to_device(totals_, std::as_bytes(std::span(votes)));
+  if (mesh_->is_last_stage() && mesh_->coord(Axis::kTp) == 0) {
     constexpr auto kOffset = static_cast<std::int64_t>(offsetof(StepState, loss_sum));
     const Tensor mine{.data = state_tensor_.data + kOffset, .shape = {1}, .dtype = DType::kF64};
-    ops_->run(Copy{.y = loss_sum_, .x = mine});
-  } else {
-    ops_->run(Zero{.y = loss_sum_});
+    ops_->run(Copy{.y = totals_.flat(0, 1), .x = mine});
   }
-  world_->all_reduce(loss_sum_, Reduce::kSum);
+  world_->all_reduce(totals_, Reduce::kSum);
 }
 
 StepResult Rank::read_result() {
-  const double tokens_inverse = state_.inv_tokens;
-  double loss_sum = 0;
+  const double inverse = state_.inv_tokens;
+  double totals[2] = {0, 0};
   backend_.device.to_host(std::as_writable_bytes(std::span(&state_, 1)), state_tensor_);
-  backend_.device.to_host(std::as_writable_bytes(std::span(&loss_sum, 1)), loss_sum_);
-  return {.loss = loss_sum * tokens_inverse,
+  backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
+  return {.loss = totals[0] * inverse,
           .grad_norm = state_.grad_norm,
-          .is_finite = state_.skip == 0};
+          .is_finite = state_.skip == 0,
+          .stops = totals[1] > 0};
 }
 
 StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro> micros,
@@ -151,7 +153,7 @@ StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro>
     const Where where(ledger_, "update");
     update_parameters(*ops_, *store_, config_.optimizer, state_tensor_);
     store_->publish();
-    sum_loss();
+    sum_totals();
   }
   return read_result();
 }
@@ -159,7 +161,7 @@ StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro>
 StepResult Rank::gradients(std::int64_t number, std::span<const HostMicro> micros, int num_micros) {
   const std::int64_t updates = state_.updates;
   forward_backward(number, 0.0, micros, num_micros);
-  sum_loss();
+  sum_totals();
   const StepResult result = read_result();
   state_.updates = updates;
   return result;
@@ -175,7 +177,7 @@ double Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
   stage_->observe_head(std::move(observer));
   interpreter_->run(plan.actions);
   stage_->observe_head({});
-  sum_loss();
+  sum_totals();
   const double loss = read_result().loss;
   state_ = before;
   return loss;
@@ -201,9 +203,10 @@ std::string Rank::find_non_finite(std::span<const HostMicro> micros, int num_mic
     if (counts[static_cast<std::size_t>(i)] > 0)
       earliest = -static_cast<double>(chunk_->place_of(i));
   }
-  backend_.device.to_device(loss_sum_, std::as_bytes(std::span(&earliest, 1)));
-  world_->all_reduce(loss_sum_, Reduce::kMax);
-  backend_.device.to_host(std::as_writable_bytes(std::span(&earliest, 1)), loss_sum_);
+  const Tensor shared = totals_.flat(0, 1);
+  backend_.device.to_device(shared, std::as_bytes(std::span(&earliest, 1)));
+  world_->all_reduce(shared, Reduce::kMax);
+  backend_.device.to_host(std::as_writable_bytes(std::span(&earliest, 1)), shared);
   const auto place = static_cast<std::int64_t>(-earliest);
   if (place == 0) return "embed";
   if (place <= config_.model.layers) return fmt::format("h.{}", place - 1);

@@ -27,6 +27,7 @@ struct RankConfig {
   double max_norm = 1;     // clip_grad; 0: no clipping
   std::uint64_t seed = 1;  // of dropout
   int max_micros = 1;      // micro-batches of the largest step
+  Purpose purpose = Purpose::kTrain;
 };
 
 // What meta replaces.
@@ -41,6 +42,7 @@ struct StepResult {
   double loss = 0;  // mean nats per token of the global batch
   double grad_norm = 0;
   bool is_finite = true;  // false: nothing was changed
+  bool stops = false;     // some rank has voted to stop: every rank sees it in the same step
 };
 
 class Rank {
@@ -56,6 +58,9 @@ class Rank {
   Device& device() const { return backend_.device; }
   ParamStore& store() { return *store_; }
   const Chunk& chunk() const { return *chunk_; }
+
+  // Asks all ranks to stop after the next step.
+  void vote_stop() { votes_stop_ = true; }
 
   // One optimizer step, counted from 1. `micros`: this rank's micro-batches; empty in a dry run,
   // which says num_micros alone.
@@ -90,7 +95,7 @@ class Rank {
   StepResult read_result();
   void forward_backward(std::int64_t number, double lr, std::span<const HostMicro> micros,
                         int num_micros);
-  void sum_loss();
+  void sum_totals();
   double inv_tokens(int num_micros) const;
 
   RankConfig config_;
@@ -106,12 +111,13 @@ class Rank {
   Constants constants_;
   Tensor state_tensor_;  // StepState
   Tensor norm_sum_;      // i64 [kNormLimbs]
-  Tensor loss_sum_;      // f64 [1]
+  Tensor totals_;        // f64 [2]: loss over the global batch, votes to stop
   Tensor probe_counts_;  // i64 [layers of this chunk]
   std::unique_ptr<ModelStage> stage_;
   std::unique_ptr<Interpreter> interpreter_;
   std::vector<Program> programs_;
   StepState state_;  // the host's copy
+  bool votes_stop_ = false;
 };
 
 }  // namespace orthant

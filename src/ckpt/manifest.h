@@ -1,0 +1,26 @@
+// The manifest of a checkpoint: written last, so that a folder with one is whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orthant {
+
+struct Manifest {
+  static constexpr int kVersion = 1;
+  std::int64_t step = 0;      // steps done
+  std::int64_t updates = 0;   // of them not skipped: Adam's t
+  std::int64_t position = 0;  // samples used: where the data goes on
+  std::int64_t tokens = 0;
+  std::vector<std::pair<std::string, std::string>>
+      model;  // key and value of the model's config, in order
+  std::vector<std::pair<std::string, std::int64_t>> files;  // name and bytes
+};
+
+std::string manifest_text(const Manifest& manifest);
+// `path` is for messages. A user error when it is not a manifest of this version.
+Manifest parse_manifest(const std::string& text, const std::string& path);
+
+}  // namespace orthant
