@@ -12,7 +12,9 @@ CpuOps::CpuOps(const OpsParts& parts)
     : Ops(parts.ledger, parts.in_flight, parts.work),
       num_threads_(std::max(1, parts.num_threads)),
       gemm_(num_threads_) {
-  scratch_.resize(static_cast<std::size_t>(num_threads_), AlignedFloats(kScratchFloats));
+  for (int thread = 0; thread < num_threads_; ++thread) {
+    scratch_.emplace_back(kScratchFloats);
+  }
 }
 
 }  // namespace cpu

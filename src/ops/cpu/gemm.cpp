@@ -59,7 +59,9 @@ struct Gemm::Buffers {
 };
 
 Gemm::Gemm(int num_threads) : num_threads_(num_threads), buffers_(std::make_unique<Buffers>()) {
-  buffers_->a.resize(static_cast<std::size_t>(num_threads), AlignedFloats(kDepth * kRows + kSlack));
+  for (int thread = 0; thread < num_threads; ++thread) {
+    buffers_->a.emplace_back(kDepth * kRows + kSlack);
+  }
 }
 
 Gemm::~Gemm() = default;

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
-#include <vector>
 
 #include <immintrin.h>
 
@@ -23,17 +23,18 @@ struct Half {
   std::uint16_t bits = 0;
 };
 
-// Floats at the start of a cache line.
+// Floats at the start of a cache line, not initialised: pages that are never used cost nothing.
 class AlignedFloats {
  public:
-  explicit AlignedFloats(std::size_t count) : lines_((count + 15) / 16) {}
-  float* data() { return lines_.front().values; }
+  explicit AlignedFloats(std::size_t count)
+      : lines_(std::make_unique_for_overwrite<Line[]>((count + 15) / 16)) {}
+  float* data() { return lines_[0].values; }
 
  private:
   struct alignas(64) Line {
     float values[16];
   };
-  std::vector<Line> lines_;
+  std::unique_ptr<Line[]> lines_;
 };
 
 struct Full {};  // all eight lanes
