@@ -1,6 +1,14 @@
 #include "ops/expect.h"
 
 namespace orthant {
+namespace {
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const bool has_elements = a.bytes() > 0 && b.bytes() > 0;
+  return has_elements && a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+}
+
+}  // namespace
 
 Expect::Expect(std::string_view op, Role role, std::string_view anchor_name, const Tensor& anchor,
                int rank)
@@ -48,26 +56,28 @@ void Expect::absent(std::string_view name, const Tensor& tensor, std::string_vie
 
 void Expect::no_overlap(std::initializer_list<Pair> allowed) const {
   for (std::size_t i = 0; i < num_args_; ++i) {
-    if (args_[i].role != Role::kOut) continue;
-    const Tensor& out = *args_[i].tensor;
-    if (out.bytes() == 0) continue;
     for (std::size_t j = 0; j < num_args_; ++j) {
-      const Tensor& other = *args_[j].tensor;
       // Two outputs meet once.
-      if (j == i || (j < i && args_[j].role == Role::kOut)) continue;
-      if (other.bytes() == 0) continue;
-      if (out.data + out.bytes() <= other.data || other.data + other.bytes() <= out.data) continue;
-      bool is_allowed = false;
-      for (const Pair& pair : allowed) {
-        is_allowed |= &pair.out == &out && &pair.in == &other;
+      const bool meet = args_[i].role == Role::kOut && (args_[j].role == Role::kIn || i < j);
+      if (meet && overlap(*args_[i].tensor, *args_[j].tensor)) {
+        check_shared(args_[i], args_[j], allowed);
       }
-      ORTHANT_CHECK(is_allowed, "{}: {} overlaps {} in memory; they must be apart", op_,
-                    args_[i].name, args_[j].name);
-      ORTHANT_CHECK(out.data == other.data && out.bytes() == other.bytes(),
-                    "{}: {} overlaps a part of {}; they must be the same memory or apart", op_,
-                    args_[i].name, args_[j].name);
     }
   }
+}
+
+void Expect::check_shared(const Arg& out, const Arg& other,
+                          std::initializer_list<Pair> allowed) const {
+  bool is_allowed = false;
+  for (const Pair& pair : allowed) {
+    is_allowed |= &pair.out == out.tensor && &pair.in == other.tensor;
+  }
+  ORTHANT_CHECK(is_allowed, "{}: {} overlaps {} in memory; they must be apart", op_, out.name,
+                other.name);
+  ORTHANT_CHECK(
+      out.tensor->data == other.tensor->data && out.tensor->bytes() == other.tensor->bytes(),
+      "{}: {} overlaps a part of {}; they must be the same memory or apart", op_, out.name,
+      other.name);
 }
 
 }  // namespace orthant

@@ -63,6 +63,7 @@ class Expect {
   };
   static constexpr std::size_t kMaxArgs = 10;
 
+  void check_shared(const Arg& out, const Arg& other, std::initializer_list<Pair> allowed) const;
   void keep(Role role, std::string_view name, const Tensor& tensor);
   void add(Role role, std::string_view name, const Tensor& tensor, const Shape& shape, DType dtype);
 

@@ -40,7 +40,7 @@ class Keep {
     stream_ = dropout_stream(n.site, state.step);
   }
   double operator()(std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key) const {
-    if (n_.dropout == 0) return 1;
+    if (sample_ids_ == nullptr) return 1;
     const std::int64_t head = sample_ids_[b] * n_.num_all_heads + n_.first_head + h;
     const std::int64_t element = (head * n_.S + query) * n_.S + key;
     const bool keeps = dropout_keeps(seed_, stream_, static_cast<std::uint64_t>(element),
