@@ -96,15 +96,13 @@ BpeModel::BpeModel(const BpeSpec& spec)
 
 void BpeModel::add_merges(const BpeSpec& spec) {
   merges_.resize(std::bit_ceil(2 * spec.merges.size() + 2));
-  merged_ids_.reserve(spec.merges.size());
   for (const Merge& merge : spec.merges) {
     const std::uint64_t key = pair_key(merge.left, merge.right);
     std::size_t at = pair_hash(key) & (merges_.size() - 1);
     while (merges_[at].key != kFree && merges_[at].key != key) {
       at = (at + 1) & (merges_.size() - 1);
     }
-    merges_[at] = {key, static_cast<std::int32_t>(merged_ids_.size())};  // the last of equals holds
-    merged_ids_.push_back(merge.merged);
+    merges_[at] = {key, merge.rank, merge.merged};  // the last of equals holds
   }
 }
 
@@ -157,14 +155,13 @@ bool BpeModel::may_join(std::uint32_t left, std::uint32_t right) const {
   return (joints_[bit / 64] >> (bit % 64) & 1) != 0;
 }
 
-std::int32_t BpeModel::rank_of(std::int32_t left, std::int32_t right) const {
+const BpeModel::MergeSlot& BpeModel::merge_of(std::int32_t left, std::int32_t right) const {
   const std::uint64_t key = pair_key(left, right);
   std::size_t at = pair_hash(key) & (merges_.size() - 1);
-  while (merges_[at].key != kFree) {
-    if (merges_[at].key == key) return merges_[at].rank;
+  while (merges_[at].key != kFree && merges_[at].key != key) {
     at = (at + 1) & (merges_.size() - 1);
   }
-  return kNoRank;
+  return merges_[at];
 }
 
 std::int32_t BpeModel::id_of(std::string_view text) const {
@@ -293,21 +290,21 @@ void BpeModel::merge_few(std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kFewSymbols> ranks;
   std::size_t n = ids.size();
   for (std::size_t i = 0; i + 1 < n; ++i) {
-    ranks[i] = rank_of(ids[i], ids[i + 1]);
+    ranks[i] = merge_of(ids[i], ids[i + 1]).rank;
   }
   while (n > 1) {
     const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(n - 1);
     const auto lowest = std::min_element(ranks.begin(), last);
     if (*lowest == kNoRank) break;
     const auto i = static_cast<std::size_t>(lowest - ranks.begin());
-    ids[i] = merged_ids_[static_cast<std::size_t>(*lowest)];
+    ids[i] = merge_of(ids[i], ids[i + 1]).merged;
     std::copy(ids.begin() + static_cast<std::ptrdiff_t>(i) + 2,
               ids.begin() + static_cast<std::ptrdiff_t>(n),
               ids.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     if (i + 2 < n) std::copy(lowest + 2, last, lowest + 1);
     --n;
-    if (i + 1 < n) ranks[i] = rank_of(ids[i], ids[i + 1]);
-    if (i > 0) ranks[i - 1] = rank_of(ids[i - 1], ids[i]);
+    if (i + 1 < n) ranks[i] = merge_of(ids[i], ids[i + 1]).rank;
+    if (i > 0) ranks[i - 1] = merge_of(ids[i - 1], ids[i]).rank;
   }
   ids.resize(n);
 }
@@ -329,7 +326,8 @@ void BpeModel::merge_many(BpeScratch& scratch) const {
   for (std::int32_t i = 0; i < n; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const std::int32_t next = i + 1 < n ? i + 1 : -1;
-    const std::int32_t rank = next < 0 ? kNoRank : rank_of(scratch.ids[at], scratch.ids[at + 1]);
+    const std::int32_t rank =
+        next < 0 ? kNoRank : merge_of(scratch.ids[at], scratch.ids[at + 1]).rank;
     symbols.push_back({scratch.ids[at], rank, i - 1, next});
     if (rank != kNoRank) heap.push_back(entry(rank, i));
   }
@@ -339,7 +337,7 @@ void BpeModel::merge_many(BpeScratch& scratch) const {
   };
   const auto update = [&](std::int32_t at) {
     BpeScratch::Symbol& left = symbol(at);
-    left.rank = left.next < 0 ? kNoRank : rank_of(left.id, symbol(left.next).id);
+    left.rank = left.next < 0 ? kNoRank : merge_of(left.id, symbol(left.next).id).rank;
     if (left.rank == kNoRank) return;
     heap.push_back(entry(left.rank, at));
     std::push_heap(heap.begin(), heap.end(), std::greater<>());
@@ -352,7 +350,7 @@ void BpeModel::merge_many(BpeScratch& scratch) const {
     BpeScratch::Symbol& left = symbol(at);
     if (left.rank != rank) continue;  // its pair has changed, or it has gone
     BpeScratch::Symbol& right = symbol(left.next);
-    left.id = merged_ids_[static_cast<std::size_t>(rank)];
+    left.id = merge_of(left.id, right.id).merged;
     left.next = right.next;
     right.rank = kNoRank;
     if (left.next >= 0) symbol(left.next).previous = at;

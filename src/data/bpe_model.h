@@ -18,6 +18,7 @@ struct Merge {
   std::int32_t left = 0;
   std::int32_t right = 0;
   std::int32_t merged = 0;
+  std::int32_t rank = 0;
 };
 
 // What a BPE model starts from and how it treats what it does not know.
@@ -64,23 +65,24 @@ class BpeModel {
   void encode(std::string_view piece, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
+  static constexpr std::uint64_t kFree = ~0ull;
+  static constexpr std::int32_t kNoRank = 0x7fffffff;
   struct MergeSlot {
     std::uint64_t key = kFree;
-    std::int32_t rank = 0;
+    std::int32_t rank = kNoRank;
+    std::int32_t merged = -1;
   };
   struct TextSlot {
     std::uint32_t offset = 0;
     std::uint32_t length = 0;
     std::int32_t id = -1;
   };
-  static constexpr std::uint64_t kFree = ~0ull;
-  static constexpr std::int32_t kNoRank = 0x7fffffff;
 
   void add_merges(const BpeSpec& spec);
   void add_texts(const BpeSpec& spec);
   void find_joints(const BpeSpec& spec);
 
-  std::int32_t rank_of(std::int32_t left, std::int32_t right) const;
+  const MergeSlot& merge_of(std::int32_t left, std::int32_t right) const;  // kNoRank: none
   std::int32_t id_of(std::string_view text) const;
   bool may_join(std::uint32_t left, std::uint32_t right) const;
   void encode_short(std::string_view piece, BpeScratch& scratch,
@@ -100,10 +102,9 @@ class BpeModel {
   bool cuts_ = false;  // long pieces are cut where no merge can join
   std::array<std::int32_t, 256> byte_ids_;
   bool has_all_bytes_;
-  std::vector<std::int32_t> start_ids_;   // of a byte or of a code point; -1: unknown
-  std::vector<MergeSlot> merges_;         // open addressing, a power of two
-  std::vector<std::int32_t> merged_ids_;  // by rank
-  std::vector<TextSlot> texts_;           // open addressing, a power of two; for ignore_merges
+  std::vector<std::int32_t> start_ids_;  // of a byte or of a code point; -1: unknown
+  std::vector<MergeSlot> merges_;        // open addressing, a power of two
+  std::vector<TextSlot> texts_;          // open addressing, a power of two; for ignore_merges
   std::string text_bytes_;
   std::vector<std::uint64_t> joints_;  // bits: hashes of code point pairs that some merge joins
 };

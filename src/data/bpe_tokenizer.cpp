@@ -43,33 +43,6 @@ bool is_letter(char c) {
 
 }  // namespace
 
-class BpeTokenizer::ScratchLease {
- public:
-  explicit ScratchLease(const BpeTokenizer& owner) : owner_(owner) {
-    const std::lock_guard lock(owner_.mutex_);
-    if (!owner_.spare_.empty()) {
-      scratch_ = std::move(owner_.spare_.back());
-      owner_.spare_.pop_back();
-    }
-    if (scratch_ == nullptr) {
-      scratch_ = std::make_unique<Scratch>();
-      owner_.spare_.reserve(++owner_.num_scratch_);
-    }
-  }
-  ~ScratchLease() {
-    const std::lock_guard lock(owner_.mutex_);
-    owner_.spare_.push_back(std::move(scratch_));
-  }
-  ScratchLease(const ScratchLease&) = delete;
-  ScratchLease& operator=(const ScratchLease&) = delete;
-
-  Scratch& operator*() const { return *scratch_; }
-
- private:
-  const BpeTokenizer& owner_;
-  std::unique_ptr<Scratch> scratch_;
-};
-
 BpeTokenizer::BpeTokenizer(TokenizerFile file)
     : file_(std::move(file)),
       raw_tokens_(tokens_matched_in(file_, MatchedIn::kRawText)),
@@ -85,7 +58,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& out)
   if (invalid != std::string_view::npos) {
     fail_user("tokenizer {}: the text is not UTF-8 at byte {}; convert it", file_.path, invalid);
   }
-  const ScratchLease lease(*this);
+  const ScratchPool<Scratch>::Lease lease(pool_);
   Scratch& scratch = *lease;
   raw_tokens_.split(
       classes_, text,

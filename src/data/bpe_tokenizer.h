@@ -1,13 +1,13 @@
 // The tokenizer that a tokenizer.json describes.
 #pragma once
 
-#include <memory>
-#include <mutex>
+#include <string>
 #include <vector>
 
 #include "data/added_tokens.h"
 #include "data/bpe_model.h"
 #include "data/pre_tokenizer.h"
+#include "data/scratch_pool.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_file.h"
 
@@ -29,8 +29,6 @@ class BpeTokenizer final : public Tokenizer {
     PieceScratch pieces;
     BpeScratch bpe;
   };
-  // Scratch for one call, from the calls before it: their caches stay warm.
-  class ScratchLease;
 
   void encode_part(std::string_view part, bool is_first, Scratch& scratch,
                    std::vector<std::int32_t>& out) const;
@@ -42,9 +40,7 @@ class BpeTokenizer final : public Tokenizer {
   PreTokenizer pre_tokenizer_;
   BpeModel model_;
   bool can_cut_ = false;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> spare_;
-  mutable std::size_t num_scratch_ = 0;
+  mutable ScratchPool<Scratch> pool_;
 };
 
 }  // namespace orthant

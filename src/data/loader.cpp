@@ -26,8 +26,6 @@ Loader::Loader(const TokenSource& source, const BatchGeometry& geometry, std::in
   ORTHANT_CHECK(geometry.seq_length == source.seq_length(),
                 "loader: seq_length is {}, the samples have {}", geometry.seq_length,
                 source.seq_length());
-  ORTHANT_CHECK(first_step >= 0 && sample_position(geometry, first_step, 0, 0) >= 0,
-                "loader: step {} begins before the data", first_step);
   for (Buffer& buffer : buffers_) {
     buffer.tokens.resize(num_tokens(geometry));
     buffer.positions.resize(num_rows(geometry));

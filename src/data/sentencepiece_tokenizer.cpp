@@ -1,10 +1,16 @@
-// SentencePiece stays in this file. A document is encoded whole: memory grows with the longest one.
+// SentencePiece stays in this file. Decoding is the library's; encoding is ours where it can be. A
+// document is encoded whole: memory grows with the longest one.
 #include "data/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/bpe_model.h"
+#include "data/pre_tokenizer.h"
+#include "data/scratch_pool.h"
+#include "data/sentencepiece_bpe.h"
+#include "data/token_texts.h"
 #include "data/unicode.h"
 
 namespace orthant {
@@ -12,18 +18,31 @@ namespace {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
-    const auto status = processor_.LoadFromSerializedProto(read_text_file(path));
+  SentencePieceTokenizer(const std::string& path, SentencePieceEncoder encoder) : path_(path) {
+    const std::string serialized = read_text_file(path);
+    const auto status = processor_.LoadFromSerializedProto(serialized);
     if (!status.ok()) {
       fail_user("tokenizer {}: this is not a SentencePiece model ({}); give another file", path,
                 status.ToString());
     }
+    if (encoder == SentencePieceEncoder::kLibrary) return;
+    const std::optional<SentencePieceBpe> bpe = read_sentencepiece_bpe(serialized);
+    if (!bpe.has_value()) return;
+    model_.emplace(bpe->model);
+    if (bpe->adds_space) steps_.push_back({NormalizerStep::Kind::kPrepend, "", " "});
+    steps_.push_back({NormalizerStep::Kind::kReplace, " ", std::string(kMetaspace)});
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     const std::size_t invalid = find_invalid_utf8(text);
     if (invalid != std::string_view::npos) {
       fail_user("tokenizer {}: the text is not UTF-8 at byte {}; convert it", path_, invalid);
+    }
+    if (model_.has_value()) {
+      const ScratchPool<Scratch>::Lease lease(pool_);
+      Scratch& scratch = *lease;
+      model_->encode(normalize(steps_, text, scratch.normalized), scratch.bpe, out);
+      return;
     }
     std::vector<int> ids;
     const auto status = processor_.Encode({text.data(), text.size()}, &ids);
@@ -56,14 +75,23 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
+  struct Scratch {
+    std::string normalized;
+    BpeScratch bpe;
+  };
+
   std::string path_;
   sentencepiece::SentencePieceProcessor processor_;
+  std::optional<BpeModel> model_;  // ours, for encoding
+  std::vector<NormalizerStep> steps_;
+  mutable ScratchPool<Scratch> pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& path) {
-  return std::make_unique<SentencePieceTokenizer>(path);
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& path,
+                                                        SentencePieceEncoder encoder) {
+  return std::make_unique<SentencePieceTokenizer>(path, encoder);
 }
 
 }  // namespace orthant

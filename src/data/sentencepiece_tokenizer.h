@@ -1,4 +1,4 @@
-// SentencePiece models, by its own library.
+// SentencePiece models.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,10 @@
 
 namespace orthant {
 
-std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& path);
+// kOurs encodes with BpeModel where the model allows it, and gives the ids of the library.
+enum class SentencePieceEncoder { kOurs, kLibrary };
+
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& path,
+                                                        SentencePieceEncoder encoder);
 
 }  // namespace orthant

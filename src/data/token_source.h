@@ -29,7 +29,7 @@ struct TokenSourceConfig {
   std::uint64_t seed = 0;
   // Which part of each dataset. It is cut between sequences as Megatron does; a dataset whose
   // sequences are too few for that is cut between samples instead.
-  Split split;
+  Split split = {};
   SplitPart part = SplitPart::kTrain;
 };
 

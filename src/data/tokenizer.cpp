@@ -69,7 +69,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   }
   const std::string path = std::filesystem::is_directory(spec) ? file_in_folder(spec) : spec;
   const std::string ending = std::filesystem::path(path).extension().string();
-  if (ending == ".model") return make_sentencepiece_tokenizer(path);
+  if (ending == ".model") return make_sentencepiece_tokenizer(path, SentencePieceEncoder::kOurs);
   if (ending == ".json") return std::make_unique<BpeTokenizer>(read_tokenizer_file(path));
   fail_user("tokenizer {}: the name must end in .json or .model; it ends in '{}'", path, ending);
 }

@@ -179,7 +179,7 @@ void refuse_unless_empty(const Field& field) {
 }
 
 // The ids of one merge, written "a b" or ["a", "b"].
-Merge read_merge(const Field& field, const TokenTexts& texts) {
+Merge read_merge(const Field& field, std::size_t rank, const TokenTexts& texts) {
   std::array<std::string, 2> parts;
   if (field.value().is_array()) {
     if (field.size() != 2) field.refuse("two token texts");
@@ -191,7 +191,7 @@ Merge read_merge(const Field& field, const TokenTexts& texts) {
     parts = {both.substr(0, space), both.substr(space + 1)};
   }
   const Merge merge = {texts.id_of(parts[0]), texts.id_of(parts[1]),
-                       texts.id_of(parts[0] + parts[1])};
+                       texts.id_of(parts[0] + parts[1]), static_cast<std::int32_t>(rank)};
   if (merge.left < 0 || merge.right < 0 || merge.merged < 0) {
     field.refuse("merges whose parts and result are in model.vocab");
   }
@@ -223,7 +223,7 @@ void read_model(const Field& field, TokenizerFile& file, TokenTexts& texts) {
   const Field merges = field.at("merges");
   model.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.value().size(); ++i) {
-    model.merges.push_back(read_merge(merges.at(i), texts));
+    model.merges.push_back(read_merge(merges.at(i), i, texts));
   }
   model.fuse_unknown = field.at("fuse_unk").flag(false);
   model.ignore_merges = field.at("ignore_merges").flag(false);

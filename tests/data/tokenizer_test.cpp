@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "data/gpt2_pattern.h"
 #include "data/regex.h"
+#include "data/sentencepiece_tokenizer.h"
 #include "tests/data/files.h"
 #include "tests/support/sha256.h"
 
@@ -150,7 +151,8 @@ TEST(Tokenizer, CutsWhereItIsSafeChangeNoId) {
 
 TEST(Tokenizer, LongPiecesTakeTimeThatIsNotQuadratic) {
   SKIP_WITHOUT_SHARED("fixtures/tokenizers/gpt2");
-  for (const char* path : {"fixtures/tokenizers/gpt2", "fixtures/tokenizers/llama2"}) {
+  for (const char* path :
+       {"fixtures/tokenizers/gpt2", "fixtures/tokenizers/llama2", "data/llama2"}) {
     const auto tokenizer = make_tokenizer(shared(path));
     for (const std::string unit : {"a", "ab", " ", "\xE5\xA4\xA7", "<|"}) {
       std::string text;
@@ -226,6 +228,53 @@ TEST(Gpt2Pattern, CutsAsTheRegexDoes) {
     ASSERT_EQ(match.begin, at);
     ASSERT_EQ(match.end, end) << Json(text.substr(at, 20)).dump();
     at = end;
+  }
+}
+
+// Our encoder against SentencePiece's library on text that mixes everything.
+TEST(SentencePiece, OursGivesTheIdsOfTheLibrary) {
+  SKIP_WITHOUT_SHARED("data/llama2/tokenizer.model");
+  const std::string path = shared("data/llama2/tokenizer.model");
+  const auto ours = make_sentencepiece_tokenizer(path, SentencePieceEncoder::kOurs);
+  const auto library = make_sentencepiece_tokenizer(path, SentencePieceEncoder::kLibrary);
+  const std::vector<std::string> parts = {"a",
+                                          " the",
+                                          "ing",
+                                          "'s",
+                                          " ",
+                                          "  ",
+                                          "   ",
+                                          "\n",
+                                          "\t",
+                                          "19",
+                                          ".",
+                                          "Hello",
+                                          "\xE2\x96\x81",
+                                          "\xC3\xA9",
+                                          "\xE5\xA4\xA7\xE6\xA8\xA1",
+                                          "\xF0\x9F\x98\x80",
+                                          "<s>",
+                                          "<unk>",
+                                          "<0x41>",
+                                          "\xE2\x80\x83",
+                                          "\xCC\x81",
+                                          " multiple",
+                                          "    spaces",
+                                          "tion",
+                                          "x=",
+                                          "\xD0\x9F\xD1\x80"};
+  std::uint32_t state = 99;
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    const auto random = [&state] {
+      state = state * 1664525u + 1013904223u;
+      return state >> 16;
+    };
+    const std::uint32_t num_parts = random() % 40;
+    for (std::uint32_t j = 0; j < num_parts; ++j) {
+      text += parts[random() % parts.size()];
+    }
+    ASSERT_EQ(encode(*ours, text), encode(*library, text)) << Json(text).dump();
   }
 }
 
