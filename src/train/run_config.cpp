@@ -2,10 +2,7 @@
 #include "train/run_config.h"
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <utility>
-#include <variant>
 
 #include "base/check.h"
 #include "base/file.h"

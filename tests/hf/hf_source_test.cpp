@@ -1,9 +1,9 @@
-// Weights in and out of Hugging Face folders.
+// Weights out of Hugging Face folders.
+#include "hf/hf_source.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -11,90 +11,13 @@
 
 #include <gtest/gtest.h>
 
-#include "base/check.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/random.h"
 #include "ckpt/safetensors.h"
-#include "hf/half.h"
 #include "hf/hf_config.h"
 #include "hf/hf_names.h"
-#include "hf/hf_source.h"
-#include "hf/hf_writer.h"
-#include "model/canonical.h"
+#include "tests/hf/folders.h"
 
 namespace orthant {
 namespace {
-
-namespace fs = std::filesystem;
-
-const std::string kFixtures = ORTHANT_SOURCE_DIR "/../shared/fixtures/";
-
-// Skips a test that reads the fixtures where they are not.
-#define ORTHANT_NEED_FIXTURES() \
-  if (!fs::exists(kFixtures)) GTEST_SKIP() << kFixtures << " is not on this machine"
-
-// A folder of one test, empty at its beginning.
-std::string test_folder(const std::string& name) {
-  const fs::path folder = fs::path(::testing::TempDir()) / ("orthant_hf_" + name);
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder.string();
-}
-
-std::string user_error(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::kUser) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-// Every element has its own value.
-class CountingSource final : public ParamSource {
- public:
-  void read(const ParamSpec& param, StateKind /*state*/, std::int64_t first,
-            std::span<float> into) const override {
-    for (std::size_t i = 0; i < into.size(); ++i) {
-      const auto at = static_cast<std::uint64_t>(first) + i;
-      into[i] = static_cast<float>(normal(7, stream_of(param.name), at));
-    }
-  }
-};
-
-std::vector<float> read_all(const ParamSource& source, const ParamSpec& param) {
-  std::vector<float> values(static_cast<std::size_t>(param.global.count()));
-  source.read(param, StateKind::kWeight, 0, values);
-  return values;
-}
-
-void expect_equal(const ParamSource& a, const ParamSource& b, const ModelConfig& model) {
-  for (const ParamSpec& param : canonical_params(model)) {
-    EXPECT_EQ(read_all(a, param), read_all(b, param)) << param.name;
-  }
-}
-
-std::vector<ModelConfig> small_models() {
-  std::vector<ModelConfig> models = {preset("tiny-gpt"), preset("tiny-bloom"),
-                                     preset("tiny-llama")};
-  ModelConfig untied = preset("tiny-gpt");
-  untied.tie_embeddings = false;
-  untied.ffn = 100;
-  models.push_back(untied);
-  ModelConfig qwen2 = preset("tiny-llama");
-  qwen2.qkv_bias = true;
-  qwen2.tie_embeddings = true;
-  models.push_back(qwen2);
-  ModelConfig biased = preset("tiny-llama");
-  biased.qkv_bias = true;
-  biased.proj_bias = true;
-  biased.mlp_bias = true;
-  biased.head_dim = 10;
-  models.push_back(biased);
-  return models;
-}
 
 TEST(HfNames, EveryElementIsMappedOnce) {
   for (const ModelConfig& model : small_models()) {
@@ -124,37 +47,6 @@ TEST(HfNames, EveryElementIsMappedOnce) {
     }
   }
 }
-
-class HfFixture : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(HfFixture, ImportThenExportIsBitEqual) {
-  ORTHANT_NEED_FIXTURES();
-  const std::string from = kFixtures + GetParam();
-  const std::string to = test_folder(GetParam());
-  const HfConfig config = read_hf_config(from);
-  const HfSource source(config.model, from);
-  write_hf_folder({.folder = to, .model = config.model, .tokens = config.tokens}, source,
-                  canonical_params(config.model));
-
-  const HfConfig back = read_hf_config(to);
-  EXPECT_EQ(back.model, config.model);
-  EXPECT_EQ(back.tokens, config.tokens);
-  const SafetensorsFile before(from + "/model.safetensors");
-  const SafetensorsFile after(to + "/model.safetensors");
-  ASSERT_EQ(before.entries().size(), after.entries().size());
-  EXPECT_EQ(after.metadata().at("format"), "pt");
-  for (const TensorEntry& entry : before.entries()) {
-    const TensorEntry* other = after.find(entry.name);
-    ASSERT_NE(other, nullptr) << entry.name;
-    EXPECT_EQ(other->shape, entry.shape);
-    const auto a = before.data(entry);
-    const auto b = after.data(*other);
-    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << entry.name;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, HfFixture,
-                         ::testing::Values("gpt2-tiny", "bloom-tiny", "llama-tiny"));
 
 // Where elements of the fused tensors lie, said without the mapping's own numbers.
 TEST(HfSource, FusedTensorsAreTakenApart) {
@@ -224,103 +116,6 @@ TEST(HfSource, MomentsAreZero) {
   std::vector<float> values(5, 1.0f);
   source.read(embedding_params(model)[0], StateKind::kExpAvgSq, 3, values);
   EXPECT_EQ(values, std::vector<float>(5, 0.0f));
-}
-
-TEST(HfWriter, WhatIsWrittenReadsBackTheSame) {
-  for (const ModelConfig& model : small_models()) {
-    const std::string to = test_folder("round_trip");
-    const CountingSource source;
-    write_hf_folder({.folder = to + "/", .model = model, .tokens = {}}, source,
-                    canonical_params(model));
-    EXPECT_EQ(read_hf_config(to).model.hidden, model.hidden);
-    EXPECT_FALSE(fs::exists(to + ".partial"));
-    expect_equal(source, HfSource(model, to), model);
-  }
-}
-
-TEST(HfWriter, SeveralFilesHaveAnIndex) {
-  const ModelConfig model = preset("tiny-llama");
-  const std::string to = test_folder("index");
-  const CountingSource source;
-  write_hf_folder({.folder = to, .model = model, .tokens = {}, .max_file_bytes = 200'000}, source,
-                  canonical_params(model));
-  const Json index = Json::parse(read_text_file(to + "/model.safetensors.index.json"));
-  EXPECT_EQ(index["metadata"]["total_size"], 4 * count_parameters(model));
-  EXPECT_EQ(index["weight_map"]["lm_head.weight"], index["weight_map"]["model.norm.weight"]);
-  EXPECT_TRUE(fs::exists(to + "/model-00001-of-00005.safetensors"));
-  EXPECT_FALSE(fs::exists(to + "/model.safetensors"));
-  expect_equal(source, HfSource(model, to), model);
-}
-
-TEST(HfWriter, Bf16IsTheRoundedValue) {
-  const ModelConfig model = preset("tiny-gpt");
-  const std::string to = test_folder("bf16");
-  const CountingSource source;
-  write_hf_folder({.folder = to, .model = model, .tokens = {}, .dtype = DType::kBF16}, source,
-                  canonical_params(model));
-  const HfSource back(model, to);
-  for (const ParamSpec& param : block_params(model, 3)) {
-    std::vector<float> rounded = read_all(source, param);
-    for (float& value : rounded) {
-      value = static_cast<float>(BFloat16(value));
-    }
-    EXPECT_EQ(read_all(back, param), rounded) << param.name;
-  }
-}
-
-TEST(HfWriter, GradientsGoIntoOneFileUnderTheSameNames) {
-  ORTHANT_NEED_FIXTURES();
-  const ModelConfig model = preset("tiny-bloom");
-  const std::string path = test_folder("gradients") + "/grads.safetensors";
-  const CountingSource source;
-  write_hf_tensors({.path = path, .model = model, .prefix = "grad."}, source,
-                   canonical_params(model));
-  const SafetensorsFile file(path);
-  const SafetensorsFile expected(kFixtures + "bloom-tiny/expected.safetensors");
-  std::size_t num_gradients = 0;
-  for (const TensorEntry& entry : expected.entries()) {
-    if (!entry.name.starts_with("grad.")) continue;
-    ++num_gradients;
-    const TensorEntry* found = file.find(entry.name);
-    ASSERT_NE(found, nullptr) << entry.name;
-    EXPECT_EQ(found->shape, entry.shape);
-  }
-  EXPECT_EQ(file.entries().size(), num_gradients);
-}
-
-TEST(HfWriter, AFolderThatHoldsSomethingIsLeftAlone) {
-  const ModelConfig model = preset("tiny-gpt");
-  const std::string to = test_folder("taken");
-  write_file_atomically(to + "/mine.txt", "mine");
-  const CountingSource source;
-  EXPECT_EQ(user_error([&] {
-              write_hf_folder({.folder = to, .model = model, .tokens = {}}, source,
-                              canonical_params(model));
-            }),
-            to + " is there already and not an empty folder; nothing was written, give a new name");
-  EXPECT_EQ(read_text_file(to + "/mine.txt"), "mine");
-  EXPECT_FALSE(fs::exists(to + ".partial"));
-}
-
-// A source that fails in the middle of a run.
-class FailingSource final : public ParamSource {
- public:
-  void read(const ParamSpec& param, StateKind /*state*/, std::int64_t /*first*/,
-            std::span<float> /*into*/) const override {
-    if (param.name.starts_with("h.2.")) fail_run("no more");
-  }
-};
-
-TEST(HfWriter, AFailureLeavesNothingBehind) {
-  const ModelConfig model = preset("tiny-gpt");
-  const std::string to = test_folder("failure") + "/out";
-  EXPECT_THROW(write_hf_folder({.folder = to, .model = model, .tokens = {}}, FailingSource(),
-                               canonical_params(model)),
-               Error);
-  EXPECT_THROW(write_hf_tensors({.path = to, .model = model, .prefix = ""}, FailingSource(),
-                                canonical_params(model)),
-               Error);
-  EXPECT_TRUE(fs::is_empty(fs::path(to).parent_path()));
 }
 
 // A folder's tensors in memory, so that tests can spoil them.
