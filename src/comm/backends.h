@@ -24,6 +24,8 @@ class ThreadWorld {
 
   int size() const;
   std::unique_ptr<Communicator> join(int rank, const CommParts& parts);
+  // After return no thread touches tensors of started calls any more. A rank that throws is
+  // poisoned by run_rank_threads; its memory must outlive its communicators.
   void poison(int rank, const std::string& why);
 
  private:
