@@ -45,7 +45,7 @@ struct Interpreter::Pending {
   void post(const Action& action);
   void wait_for(Buffers& buffers, Cargo cargo, Message& last);
   void wait_before(const Action& action);
-  void finish();
+  void finish(Cargo cargo);
 
   Communicator& group_of(Cargo cargo) { return cargo == Cargo::kAct ? self.acts_ : self.grads_; }
   static Message& at(Buffers& buffers, Cargo cargo, int chunk) {
@@ -114,15 +114,13 @@ void Interpreter::Pending::wait_before(const Action& action) {
   }
 }
 
-void Interpreter::Pending::finish() {
-  for (const Cargo cargo : {Cargo::kAct, Cargo::kGrad}) {
-    for (Message& message : sends[static_cast<std::size_t>(cargo)]) {
-      wait_for(sends, cargo, message);
-    }
-    for (const Message& message : receives[static_cast<std::size_t>(cargo)]) {
-      ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: nothing reads the received {} of {}",
-                    rank, cargo == Cargo::kAct ? "activation" : "gradient", message.micro);
-    }
+void Interpreter::Pending::finish(Cargo cargo) {
+  for (Message& message : sends[static_cast<std::size_t>(cargo)]) {
+    wait_for(sends, cargo, message);
+  }
+  for (const Message& message : receives[static_cast<std::size_t>(cargo)]) {
+    ORTHANT_CHECK(message.micro < 0, "interpreter: rank {}: nothing reads the received {} of {}",
+                  rank, cargo == Cargo::kAct ? "activation" : "gradient", message.micro);
   }
 }
 
@@ -152,7 +150,8 @@ void Interpreter::run(const RankActions& actions) {
     compute(stage_, action);
     if (!trains || is_last_backward(action.kind)) stage_.close(action.chunk, action.micro);
   }
-  pending.finish();
+  pending.finish(Cargo::kAct);
+  pending.finish(Cargo::kGrad);
 }
 
 }  // namespace orthant

@@ -1,7 +1,8 @@
 // simulate() and bubble(): what a lowered schedule does, before it is run.
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -108,24 +109,28 @@ class RankCheck {
   std::vector<int> last_weight_ = std::vector<int>(passes_.size(), kNone);
 };
 
+// One more than the highest micro-batch. A slip in a text must not become a table of a billion.
+int count_micros(const std::vector<Action>& actions) {
+  int num_micros = 0;
+  for (const Action& action : actions) {
+    ORTHANT_CHECK(action.micro >= 0 && static_cast<std::size_t>(action.micro) < actions.size(),
+                  "schedule: {} in a schedule of {} actions; micro-batches count from 0",
+                  to_text({action}), actions.size());
+    num_micros = std::max(num_micros, action.micro + 1);
+  }
+  return num_micros;
+}
+
 void check_compute(const Schedule& lowered, const Placement& placement) {
   ORTHANT_CHECK(static_cast<int>(lowered.size()) == placement.num_ranks,
                 "schedule: {} ranks, the placement has {}", lowered.size(), placement.num_ranks);
-  std::size_t num_actions = 0;
+  std::vector<Action> all;
   for (const RankActions& actions : lowered) {
-    num_actions += actions.size();
+    all.insert(all.end(), actions.begin(), actions.end());
   }
-  int num_micros = 0;
-  bool trains = false;
-  for (const RankActions& actions : lowered) {
-    for (const Action& action : actions) {
-      ORTHANT_CHECK(action.micro >= 0 && static_cast<std::size_t>(action.micro) < num_actions,
-                    "schedule: {} in a schedule of {} actions; micro-batches count from 0",
-                    to_text({action}), num_actions);
-      num_micros = std::max(num_micros, action.micro + 1);
-      trains = trains || is_backward(action.kind);
-    }
-  }
+  const int num_micros = count_micros(all);
+  const bool trains = std::any_of(all.begin(), all.end(),
+                                  [](const Action& action) { return is_backward(action.kind); });
   for (int rank = 0; rank < placement.num_ranks; ++rank) {
     RankCheck(lowered, placement, rank, num_micros).run(trains);
   }

@@ -31,11 +31,9 @@ class TracedStage final : public Stage {
       : placement_(placement),
         rank_(rank),
         in_flight_(in_flight),
-        memory_(memory) {
-    const auto parts = placement.parts.size();
-    acts_.assign(2 * parts, std::vector<std::int64_t>(kNumElements, -1));
-    grads_ = acts_;
-  }
+        memory_(memory),
+        acts_(2 * placement.parts.size(), std::vector<std::int64_t>(kNumElements, -1)),
+        grads_(acts_) {}
 
   void open(int chunk, int micro) override {
     ORTHANT_CHECK(open_.emplace(chunk, micro).second, "slot {}.{} is open", micro, chunk);
@@ -90,10 +88,11 @@ class TracedStage final : public Stage {
   // Border b lies before part b. It has an incoming and an outgoing buffer, within a rank only one.
   static Tensor tensor(std::vector<std::vector<std::int64_t>>& borders, int border, bool is_local,
                        int outgoing) {
-    const std::size_t index = static_cast<std::size_t>(2 * border + (is_local ? 0 : outgoing));
-    return {.data = reinterpret_cast<std::byte*>(borders.at(index).data()),
-            .shape = {kNumElements},
-            .dtype = DType::kI64};
+    const int index = 2 * border + (is_local ? 0 : outgoing);
+    return {
+        .data = reinterpret_cast<std::byte*>(borders.at(static_cast<std::size_t>(index)).data()),
+        .shape = {kNumElements},
+        .dtype = DType::kI64};
   }
   static std::int64_t mark(std::int64_t kind, int part, int micro) {
     return kind * 1'000'000 + part * 1'000 + micro;
@@ -169,13 +168,14 @@ void run_everywhere(const HandMade& made) {
   const int num_ranks = made.placement.num_ranks;
   std::vector<std::vector<Entry>> real(static_cast<std::size_t>(num_ranks));
   ThreadWorld world(num_ranks, 60);
-  ASSERT_NO_THROW(run_rank_threads(world, [&](int rank) {
+  const auto body = [&](int rank) {
     Ledger ledger;
     InFlight in_flight;
     const CommParts parts{ledger, in_flight};
     real[static_cast<std::size_t>(rank)] =
         run_rank(world.join(rank, parts), parts, made, TracedStage::Memory::kReal);
-  }));
+  };
+  ASSERT_NO_THROW(run_rank_threads(world, body));
   for (int rank = 0; rank < num_ranks; ++rank) {
     Ledger ledger;
     InFlight in_flight;
@@ -244,15 +244,13 @@ bool can_run(const HandMade& made) {
 
 void expect_deadlock(const HandMade& made) {
   ThreadWorld world(made.placement.num_ranks, 0.2);
-  EXPECT_THROW(run_rank_threads(world,
-                                [&](int rank) {
-                                  Ledger ledger;
-                                  InFlight in_flight;
-                                  const CommParts parts{ledger, in_flight};
-                                  run_rank(world.join(rank, parts), parts, made,
-                                           TracedStage::Memory::kReal);
-                                }),
-               Error);
+  const auto body = [&](int rank) {
+    Ledger ledger;
+    InFlight in_flight;
+    const CommParts parts{ledger, in_flight};
+    run_rank(world.join(rank, parts), parts, made, TracedStage::Memory::kReal);
+  };
+  EXPECT_THROW(run_rank_threads(world, body), Error);
 }
 
 // What simulate() lets pass runs, what it calls a deadlock passes every deadline.
