@@ -103,6 +103,7 @@ bool AddedTokens::trim(const CharClasses& classes, std::string_view text, std::s
     if (match.end < text.size() && classes.is_word(code(match.end).value)) return false;
   }
   if (token.lstrip) {
+    match.begin = std::max(match.begin, done);  // the token before may have taken it by rstrip
     while (match.begin > done && is_space(code(before(match.begin)).value)) {
       match.begin = before(match.begin);
     }

@@ -38,7 +38,7 @@ class AddedTokens {
       from = match.end;
       if (!trim(classes, text, done, match)) continue;
       if (done < match.begin) on_text(text.substr(done, match.begin - done));
-      on_token(match.token->id);
+      if (match.begin < match.end) on_token(match.token->id);
       done = match.end;
     }
     if (done < text.size()) on_text(text.substr(done));

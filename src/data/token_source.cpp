@@ -108,14 +108,14 @@ TokenSource::TokenSource(const TokenSourceConfig& config)
     const IndexedDataset& dataset = *datasets_.back();
     const Interval tokens = tokens_of(dataset, config);
     const std::int64_t num_samples = samples_of(tokens.size(), seq_length_);
-    num_tokens += tokens.size();
+    num_tokens += dataset.num_tokens();
     if (num_samples > 0) parts_.push_back({&dataset, tokens.begin, num_samples_, num_samples});
     num_samples_ += num_samples;
   }
   if (num_samples_ == 0) {
     fail_user(
-        "data: the {} part of {} has {} tokens, a sample needs train.seq_length + 1 = {}; "
-        "lower train.seq_length, change data.split, or give more data",
+        "data: the {} part of {} ({} tokens in all) has no sample of train.seq_length + 1 = {} "
+        "tokens; lower train.seq_length, change data.split, or give more data",
         name, join(config.prefixes), num_tokens, seq_length_ + 1);
   }
 }

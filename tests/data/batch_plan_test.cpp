@@ -196,7 +196,8 @@ TEST(TokenSource, BadSplitsAndTooLittleDataAreRefused) {
   EXPECT_ERROR(parse_split("1,-1,0"), "data.split");
   EXPECT_ERROR(parse_split("1,1,1,1"), "data.split");
   const std::string prefix = write_counting(folder, "d", {4});
-  EXPECT_ERROR(TokenSource({{prefix}, 4}), "has 4 tokens, a sample needs train.seq_length + 1 = 5");
+  EXPECT_ERROR(TokenSource({{prefix}, 4}),
+               "(4 tokens in all) has no sample of train.seq_length + 1 = 5");
   EXPECT_ERROR(TokenSource({{}, 4}), "no dataset is given");
 }
 

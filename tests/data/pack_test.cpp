@@ -54,7 +54,7 @@ TEST(Pack, TextFilesAndLinesAreDocuments) {
 
 TEST(Pack, ThreadsChangeNothing) {
   const Folder folder;
-  const std::string lines = folder.write("a.jsonl", many_lines(20000));
+  const std::string lines = folder.write("a.jsonl", many_lines(8000));
   const std::string text = folder.write("b.txt", std::string(3 << 20, 'x') + "end");
   std::string expected;
   for (const int num_threads : {1, 2, 5}) {
@@ -63,7 +63,7 @@ TEST(Pack, ThreadsChangeNothing) {
     options.output = folder.path("out");
     options.num_threads = num_threads;
     const PackResult result = pack(*make_tokenizer("bytes"), options);
-    EXPECT_EQ(result.all.num_documents, 40001);
+    EXPECT_EQ(result.all.num_documents, 16001);
     const std::string bytes =
         read_text_file(options.output + ".idx") + read_text_file(options.output + ".bin");
     if (expected.empty()) expected = bytes;
@@ -119,9 +119,9 @@ TEST(Pack, BadInputNamesFileAndLineAndLeavesNothing) {
     EXPECT_FALSE(std::filesystem::exists(folder.path("out.idx")));
     EXPECT_FALSE(std::filesystem::exists(folder.path("out.bin.partial")));
   };
-  const std::string good = many_lines(30000);
+  const std::string good = many_lines(9000);
   fails(folder.write("a.jsonl", good + "{\"text\": oops}\n"),
-        "a.jsonl, line 30001: this is not JSON");
+        "a.jsonl, line 9001: this is not JSON");
   fails(folder.write("b.jsonl", "{\"text\": \"x\"}\n{\"body\": \"x\"}\n"),
         "b.jsonl, line 2: there is no text under the key 'text'");
   fails(folder.write("c.jsonl", "[1]\n"), "c.jsonl, line 1");

@@ -1,0 +1,149 @@
+// tokenizer.json: what its fields do, on a vocabulary of a few letters, and refusals by name.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "data/regex.h"
+#include "data/tokenizer.h"
+#include "tests/data/files.h"
+
+namespace orthant {
+namespace {
+
+// Letters a to e, the blank of the byte alphabet, and two merges.
+Json small_file() {
+  return Json::parse(R"({
+    "added_tokens": [],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "Ġ": 5, "ab": 6,
+              "abc": 7, "bc": 8}, "merges": ["b c", ["a", "b"], ["ab", "c"]]}})");
+}
+
+class TokenizerFileTest : public testing::Test {
+ protected:
+  std::unique_ptr<Tokenizer> open(const Json& json) {
+    return make_tokenizer(folder_.write("tokenizer.json", json.dump()));
+  }
+  std::vector<std::int32_t> ids(const Json& json, std::string_view text) {
+    std::vector<std::int32_t> out;
+    open(json)->encode(text, out);
+    return out;
+  }
+  // The file with one value changed is refused with `part` in the message.
+  void refuses(const std::string& pointer, const Json& value, const std::string& part) {
+    Json json = small_file();
+    json[Json::json_pointer(pointer)] = value;
+    EXPECT_ERROR(open(json), part);
+  }
+
+  Folder folder_;
+};
+
+using Ids = std::vector<std::int32_t>;
+
+Json added(int id, const std::string& content, const Json& flags) {
+  Json token = {{"id", id}, {"content", content}, {"normalized", false}, {"special", true}};
+  if (!flags.is_null()) token.update(flags);
+  return token;
+}
+
+TEST_F(TokenizerFileTest, MergesGoByRankAndThenFromTheLeft) {
+  EXPECT_EQ(ids(small_file(), "abc"), (Ids{0, 8}));
+  EXPECT_EQ(ids(small_file(), "abab d"), (Ids{6, 6, 5, 3}));
+  // x is unknown and there is no unk_token: it is dropped before merging.
+  EXPECT_EQ(ids(small_file(), "axb"), (Ids{6}));
+  EXPECT_EQ(open(small_file())->vocab_size(), 9);
+}
+
+TEST_F(TokenizerFileTest, IgnoreMergesTakesAWholePieceFromTheVocabulary) {
+  Json json = small_file();
+  json["model"]["ignore_merges"] = true;
+  EXPECT_EQ(ids(json, "abc"), (Ids{7}));
+  EXPECT_EQ(ids(json, "abcd"), (Ids{0, 8, 3}));
+}
+
+TEST_F(TokenizerFileTest, UnknownsAreOneTokenEachOrFused) {
+  Json json = small_file();
+  json["pre_tokenizer"] = nullptr;
+  json["model"]["unk_token"] = "e";
+  EXPECT_EQ(ids(json, "axyb"), (Ids{0, 4, 4, 1}));
+  json["model"]["fuse_unk"] = true;
+  EXPECT_EQ(ids(json, "axyb"), (Ids{0, 4, 1}));
+}
+
+TEST_F(TokenizerFileTest, AddedTokensAreMatchedLeftmostAndLongest) {
+  Json json = small_file();
+  json["added_tokens"] = {added(9, "<a", {}), added(10, "<ab>", {}), added(11, "ab>c", {})};
+  EXPECT_EQ(ids(json, "d<ab>c<ac"), (Ids{3, 10, 2, 9, 2}));
+  EXPECT_EQ(open(json)->decode(Ids{3, 10, 2, 9, 2}), "d<ab>c<ac");
+}
+
+TEST_F(TokenizerFileTest, FlagsOfAddedTokensAreObeyed) {
+  Json json = small_file();
+  json["added_tokens"] = {added(9, "<l>", {{"lstrip", true}}), added(10, "<r>", {{"rstrip", true}}),
+                          added(11, "dd", {{"single_word", true}})};
+  EXPECT_EQ(ids(json, "a  <l> b"), (Ids{0, 9, 5, 1}));
+  EXPECT_EQ(ids(json, "a <r>  b"), (Ids{0, 5, 10, 1}));
+  EXPECT_EQ(ids(json, "a <r>  <l>b"), (Ids{0, 5, 10, 9, 1}));
+  EXPECT_EQ(ids(json, "dd add dd"), (Ids{11, 5, 0, 3, 3, 5, 11}));
+}
+
+TEST_F(TokenizerFileTest, NormalizedTokensAreMatchedAfterTheNormalizer) {
+  Json json = small_file();
+  json["pre_tokenizer"] = nullptr;
+  json["decoder"] = nullptr;
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "d"}};
+  json["added_tokens"] = {added(9, "ax", {{"normalized", true}}), added(10, "bx", {})};
+  EXPECT_EQ(ids(json, "adaxbxbd"), (Ids{9, 9, 10, 1, 3}));
+}
+
+TEST_F(TokenizerFileTest, EndOfDocumentIsTheConfigsOrAKnownName) {
+  Json json = small_file();
+  EXPECT_FALSE(open(json)->end_of_document().has_value());
+  json["added_tokens"] = {added(9, "<|endoftext|>", {}), added(10, "<stop>", {})};
+  EXPECT_EQ(open(json)->end_of_document(), 9);
+  folder_.write("tokenizer_config.json", R"({"eos_token": {"content": "<stop>"}})");
+  EXPECT_EQ(open(json)->end_of_document(), 10);
+}
+
+TEST_F(TokenizerFileTest, WhatIsNotSupportedIsRefusedByItsField) {
+  refuses("/model/type", "WordPiece", "model.type is \"WordPiece\"; supported: \"BPE\"");
+  refuses("/model/dropout", 0.1, "model.dropout is 0.1");
+  refuses("/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix");
+  refuses("/model/continuing_subword_prefix", "##", "model.continuing_subword_prefix");
+  refuses("/model/unk_token", "none", "model.unk_token is \"none\"");
+  refuses("/model/merges/0", "b x", "model.merges[0]");
+  refuses("/model/vocab/a", -1, "model.vocab['a'] is -1");
+  refuses("/normalizer", {{"type", "NFC"}}, "normalizer.type is \"NFC\"");
+  refuses("/pre_tokenizer/type", "Whitespace", "pre_tokenizer.type is \"Whitespace\"");
+  refuses(
+      "/pre_tokenizer",
+      {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}},
+      "pre_tokenizer.pretokenizers[0]");
+  refuses("/pre_tokenizer",
+          {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"String", "x"}}}},
+          "pre_tokenizer.behavior is \"Removed\"");
+  refuses("/decoder/type", "WordPiece", "decoder.type");
+  refuses("/added_tokens/0", added(3, "a", {}), "added_tokens[0].id is 3");
+}
+
+TEST(Regex, OnigurumaSyntaxIsTranslatedOrRefused) {
+  const auto translate = [](const char* pattern) {
+    return pcre2_pattern(pattern, "field");
+  };
+  EXPECT_EQ(translate("[^(a|[.,!])]+"), "[^(a|.,!)]+");  // BLOOM's nested class
+  EXPECT_EQ(translate("\\p{L}+\\.x"), "\\p{L}+\\.x");
+  EXPECT_ERROR(translate("^a"), "field: the pattern ^a has '^'");
+  EXPECT_ERROR(translate("a$"), "'$'");
+  EXPECT_ERROR(translate("\\ba"), "\\b");
+  EXPECT_ERROR(translate("[a&&b]"), "an intersection");
+  EXPECT_ERROR(translate("a{2}+"), "a repeat of a repeat");
+  EXPECT_ERROR(Regex("(a", "field"), "field: the pattern (a is wrong");
+}
+
+}  // namespace
+}  // namespace orthant
