@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/meta/meta_ops.h"
 #include "ops/ops.h"
+#include "ops/processor.h"
 #include "ops/ref/ref_ops.h"
 
 namespace orthant {
@@ -26,6 +27,19 @@ std::vector<std::string> missing_features() {
 }
 
 }  // namespace
+
+ProcessorFeatures processor_features() {
+  ProcessorFeatures features;
+  features.has_avx2 = missing_features().empty();
+#if defined(__x86_64__)
+  features.has_avx512_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+#endif
+  return features;
+}
+
+std::vector<std::string> ops_kinds() {
+  return {"cpu", "ref"};
+}
 
 std::unique_ptr<Ops> make_ops(std::string_view kind, const OpsParts& parts) {
   if (kind == "ref") return std::make_unique<RefOps>(parts);

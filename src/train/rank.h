@@ -59,6 +59,9 @@ class Rank {
   ParamStore& store() { return *store_; }
   const Chunk& chunk() const { return *chunk_; }
 
+  // Null: none. It must outlive the steps that it observes.
+  void observe_ops(OpsObserver* observer) { ops_->observe(observer); }
+
   // Asks all ranks to stop after the next step.
   void vote_stop() { votes_stop_ = true; }
 

@@ -1,0 +1,41 @@
+// What orthant bench measures, and the machine's own speed that figures are fractions of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "train/run_config.h"
+
+namespace orthant {
+
+// What a measurement found: an object for --json, and the same as text.
+struct BenchResult {
+  OrderedJson json;
+  std::string text;
+};
+
+struct StepBench {
+  RunConfig config;  // of one rank
+  int num_threads;
+  int num_steps;
+  bool by_place;  // the cost table names the places in the model too
+};
+BenchResult bench_step(const StepBench& bench);
+
+struct OpsBench {
+  std::vector<DType> types;
+  int num_threads;
+  std::string filter;  // measures the ops whose names contain it
+  double seconds;      // for each op
+};
+BenchResult bench_ops(const OpsBench& bench);
+
+struct CollectivesBench {
+  int num_ranks;
+  std::int64_t max_bytes;
+  double seconds;  // for each call and size
+};
+BenchResult bench_collectives(const CollectivesBench& bench);
+
+}  // namespace orthant

@@ -1,0 +1,176 @@
+// orthant bench: one training step, ops and collectives as fractions of what the machine gives.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "base/check.h"
+#include "cli/bench.h"
+#include "cli/commands.h"
+
+namespace orthant {
+namespace {
+
+int cores() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int print(const BenchResult& result, bool json) {
+  if (json) {
+    fmt::print("{}\n", result.json.dump(1));
+  } else {
+    fmt::print("{}", result.text);
+  }
+  return 0;
+}
+
+struct StepArguments {
+  std::string path;
+  std::string preset;
+  std::string compute;
+  std::int64_t seq = 0;
+  std::int64_t batch = 0;
+  int threads = cores();
+  int steps = 5;
+  bool by_place = false;
+  bool json = false;
+  std::vector<std::string> overrides;
+};
+
+RunConfig step_config(const StepArguments& given) {
+  if (given.path.empty() == given.preset.empty()) {
+    fail_user("bench step takes a run file or --preset, as in bench step --preset gpt2-124m");
+  }
+  std::vector<std::string> overrides = given.overrides;
+  if (given.seq > 0) overrides.push_back(fmt::format("--train.seq_length={}", given.seq));
+  if (given.batch > 0) {
+    overrides.push_back(fmt::format("--layout.micro_batch={}", given.batch));
+    overrides.push_back(fmt::format("--train.global_batch={}", given.batch));
+  }
+  if (!given.compute.empty()) {
+    overrides.push_back(fmt::format("--precision.compute={}", given.compute));
+  }
+  RunConfig config =
+      given.preset.empty()
+          ? load_run_config(given.path, overrides)
+          : parse_run_config(fmt::format("[model]\npreset = \"{}\"\n", given.preset), "--preset",
+                             overrides);
+  if (config.layout.ranks != 1) {
+    fail_user(
+        "bench step measures one rank, layout.ranks={}; add --layout.ranks=1 --layout.tp=1 "
+        "--layout.pp=1",
+        config.layout.ranks);
+  }
+  return config;
+}
+
+void add_bench_step(CLI::App& bench, Command& chosen) {
+  CLI::App* command =
+      bench.add_subcommand("step", "one training step of one rank on random tokens, by op");
+  const auto given = std::make_shared<StepArguments>();
+  command->add_option("RUN.toml", given->path, "the run file; --section.key=value may follow");
+  command->add_option("--preset", given->preset, "a known model in place of a run file");
+  command->add_option("--seq", given->seq, "tokens of a sequence; 0: train.seq_length");
+  command->add_option("--batch", given->batch,
+                      "sequences of the step, one micro-batch; 0: as the run file says");
+  command->add_option("--compute", given->compute, "fp32 or bf16; empty: precision.compute");
+  command->add_option("--threads", given->threads, "OpenMP threads")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--steps", given->steps, "steps measured, after two that are not")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--places", given->by_place, "the table tells the places in the model apart");
+  command->add_flag("--json", given->json, "one JSON object on standard output");
+  command->allow_extras();
+  command->parse_complete_callback([command, given] { given->overrides = command->remaining(); });
+  command->final_callback([given, &chosen] {
+    chosen = [given] {
+      return print(bench_step({.config = step_config(*given),
+                               .num_threads = given->threads,
+                               .num_steps = given->steps,
+                               .by_place = given->by_place}),
+                   given->json);
+    };
+  });
+}
+
+void add_bench_ops(CLI::App& bench, Command& chosen) {
+  CLI::App* command = bench.add_subcommand(
+      "ops", "each op at training shapes, as a fraction of oneDNN's product or a copy of memory");
+  struct Arguments {
+    std::vector<std::string> compute = {"fp32", "bf16"};
+    std::string filter;
+    int threads = cores();
+    double seconds = 0.3;
+    bool json = false;
+  };
+  const auto given = std::make_shared<Arguments>();
+  command->add_option("--compute", given->compute, "fp32, bf16 or both")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command->add_option("--filter", given->filter, "only ops whose names contain this");
+  command->add_option("--threads", given->threads, "OpenMP threads")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seconds", given->seconds, "time for each op, in seconds")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", given->json, "one JSON object on standard output");
+  command->final_callback([given, &chosen] {
+    chosen = [given] {
+      std::vector<DType> types;
+      for (const std::string& name : given->compute) {
+        types.push_back(name == "bf16" ? DType::kBF16 : DType::kF32);
+      }
+      return print(bench_ops({.types = types,
+                              .num_threads = given->threads,
+                              .filter = given->filter,
+                              .seconds = given->seconds}),
+                   given->json);
+    };
+  });
+}
+
+void add_bench_collectives(CLI::App& bench, Command& chosen) {
+  CLI::App* command =
+      bench.add_subcommand("collectives", "calls between thread ranks by size, in GB/s");
+  struct Arguments {
+    int ranks = 2;
+    std::int64_t max_mib = 64;
+    double seconds = 0.3;
+    bool json = false;
+  };
+  const auto given = std::make_shared<Arguments>();
+  command->add_option("--ranks", given->ranks, "ranks")->capture_default_str()->check(CLI::Range(2, 1024));
+  command->add_option("--max-mib", given->max_mib, "largest message, in MiB")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seconds", given->seconds, "time for each call and size, in seconds")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", given->json, "one JSON object on standard output");
+  command->final_callback([given, &chosen] {
+    chosen = [given] {
+      return print(bench_collectives({.num_ranks = given->ranks,
+                                      .max_bytes = given->max_mib << 20,
+                                      .seconds = given->seconds}),
+                   given->json);
+    };
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "bench", "a training step, ops or collectives, as fractions of this machine's own speed");
+  command->require_subcommand(1);
+  add_bench_step(*command, chosen);
+  add_bench_ops(*command, chosen);
+  add_bench_collectives(*command, chosen);
+}
+
+}  // namespace orthant

@@ -1,0 +1,168 @@
+// orthant data: pack, info, tokens.
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "data/indexed_dataset.h"
+#include "data/pack.h"
+#include "data/tokenizer.h"
+
+namespace orthant {
+namespace {
+
+void add_pack(CLI::App& data, Command& chosen) {
+  CLI::App* command = data.add_subcommand("pack", "text or JSONL to PREFIX.bin and PREFIX.idx");
+  struct Arguments {
+    PackOptions options;
+    std::string tokenizer;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  PackOptions& options = arguments->options;
+  options.num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  command->add_option("INPUT", options.inputs, "text files, or .jsonl with a document a line")
+      ->required();
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
+      ->required();
+  command->add_option("--output", options.output, "prefix of the dataset")->required();
+  command->add_option("--json-key", options.json_key, "key of the text in a JSONL line")
+      ->capture_default_str();
+  command->add_flag("--append-eod", options.append_end_of_document,
+                    "append the end-of-document token");
+  command
+      ->add_option(
+          "--valid-fraction", options.valid_fraction,
+          "share of documents (of a single one: tokens) at the end that goes to PREFIX-valid")
+      ->capture_default_str();
+  command->add_option("--threads", options.num_threads, "threads that tokenize")
+      ->capture_default_str();
+  command->final_callback([arguments, &chosen] {
+    chosen = [arguments] {
+      const auto tokenizer = make_tokenizer(arguments->tokenizer);
+      const PackResult result = pack(*tokenizer, arguments->options);
+      fmt::print("{}: {} documents, {} tokens from {}\n", arguments->options.output,
+                 result.all.num_documents - result.valid.num_documents,
+                 result.all.num_tokens - result.valid.num_tokens,
+                 format_bytes(result.all.input_bytes));
+      if (arguments->options.valid_fraction > 0) {
+        fmt::print("{}-valid: {} documents, {} tokens\n", arguments->options.output,
+                   result.valid.num_documents, result.valid.num_tokens);
+      }
+      return 0;
+    };
+  });
+}
+
+void add_info(CLI::App& data, Command& chosen) {
+  CLI::App* command = data.add_subcommand("info", "what a dataset holds; checks it");
+  struct Arguments {
+    std::string prefix;
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("PREFIX", arguments->prefix, "of PREFIX.bin and PREFIX.idx")->required();
+  command->add_flag("--json", arguments->json, "one JSON object on standard output");
+  command->final_callback([arguments, &chosen] {
+    chosen = [arguments] {
+      const IndexedDataset dataset(arguments->prefix);
+      const TokenRange range = dataset.token_range();
+      if (arguments->json) {
+        const OrderedJson json = {{"prefix", arguments->prefix},
+                                  {"type", name_of(dataset.token_type())},
+                                  {"documents", dataset.num_documents()},
+                                  {"sequences", dataset.num_sequences()},
+                                  {"tokens", dataset.num_tokens()},
+                                  {"min_token", range.min},
+                                  {"max_token", range.max}};
+        fmt::print("{}\n", json.dump());
+      } else {
+        fmt::print("{}: {} documents, {} sequences, {} tokens of type {}, ids {} to {}\n",
+                   arguments->prefix, dataset.num_documents(), dataset.num_sequences(),
+                   dataset.num_tokens(), name_of(dataset.token_type()), range.min, range.max);
+      }
+      return 0;
+    };
+  });
+}
+
+std::string read_all_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+void write_ids(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(read_all_input(), ids);
+  std::string line;
+  for (const std::int32_t id : ids) {
+    line += fmt::format("{}{}", line.empty() ? "" : " ", id);
+    if (line.size() > (1 << 16)) {
+      fmt::print("{} ", line);
+      line.clear();
+    }
+  }
+  fmt::print("{}\n", line);
+}
+
+void write_text(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  for (std::string word; std::cin >> word;) {
+    std::size_t used = 0;
+    try {
+      ids.push_back(std::stoi(word, &used));
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used != word.size())
+      fail_user("data tokens --decode: '{}' is not a token id; give numbers", word);
+  }
+  const std::string text = tokenizer.decode(ids);
+  std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
+  std::cout.flush();
+}
+
+void add_tokens(CLI::App& data, Command& chosen) {
+  CLI::App* command =
+      data.add_subcommand("tokens", "text on standard input, token ids on standard output");
+  struct Arguments {
+    std::string tokenizer;
+    bool decodes = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
+      ->required();
+  command->add_flag("--decode", arguments->decodes, "token ids in, text out");
+  command->final_callback([arguments, &chosen] {
+    chosen = [arguments] {
+      const auto tokenizer = make_tokenizer(arguments->tokenizer);
+      if (arguments->decodes) {
+        write_text(*tokenizer);
+      } else {
+        write_ids(*tokenizer);
+      }
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("data", "datasets and tokenizers");
+  command->require_subcommand(1);
+  add_pack(*command, chosen);
+  add_info(*command, chosen);
+  add_tokens(*command, chosen);
+}
+
+}  // namespace orthant

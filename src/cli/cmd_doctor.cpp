@@ -1,0 +1,94 @@
+// orthant doctor and orthant version: what is found and what is missing.
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <sys/resource.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/version.h"
+#include "ops/processor.h"
+#include "train/plan_memory.h"
+
+namespace orthant {
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+OrderedJson findings() {
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const ProcessorFeatures features = processor_features();
+  return {{"version", kVersion},
+          {"commit", kCommit},
+          {"processor", processor_name()},
+          {"cores", std::thread::hardware_concurrency()},
+          {"avx2", features.has_avx2},
+          {"avx512_bf16", features.has_avx512_bf16},
+          {"free_memory_bytes", available_host_bytes()},
+          {"open_files", files.rlim_cur},
+          {"backends", ops_kinds()}};
+}
+
+int doctor(bool json) {
+  const OrderedJson found = findings();
+  if (json) {
+    fmt::print("{}\n", found.dump());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [key, value] : found.items()) {
+    const bool is_bytes = key.ends_with("_bytes");
+    rows.push_back({key, is_bytes            ? format_bytes(value.get<std::int64_t>())
+                         : value.is_string() ? value.get<std::string>()
+                                             : value.dump()});
+  }
+  fmt::print("{}", format_table(rows));
+  if (!found["avx2"].get<bool>()) {
+    fmt::print("this processor has no AVX2 and FMA: device.kind=cpu cannot run on it\n");
+  }
+  if (!found["avx512_bf16"].get<bool>()) {
+    fmt::print(
+        "no AVX512_BF16: precision.compute=bf16 works, its matrix products run at the speed of "
+        "fp32\n");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Command& chosen) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "what is found on this machine and what is missing");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "one JSON object on standard output");
+  command->final_callback([json, &chosen] {
+    chosen = [json] {
+      return doctor(*json);
+    };
+  });
+}
+
+void add_version(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("version", "version, commit, compiler, backends built in");
+  command->final_callback([&chosen] {
+    chosen = [] {
+      fmt::print("orthant {} (commit {}), {}, backends {}\n", kVersion, kCommit, kCompiler,
+                 join(ops_kinds()));
+      return 0;
+    };
+  });
+}
+
+}  // namespace orthant

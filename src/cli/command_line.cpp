@@ -1,0 +1,83 @@
+// Parsing, and the one place where errors become messages and exit statuses.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "train/run_config.h"
+
+namespace orthant {
+namespace {
+
+constexpr int kWrongUse = static_cast<int>(Fault::kUser);
+
+int say(const std::string& message, int status) {
+  fmt::print(stderr, "orthant: {}\n", message);
+  return status;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+bool is_command(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = command_names(app);
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
+// A word that is no command names the nearest.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = command_names(app);
+  return fmt::format("'{}' is not a command; did you mean '{}'? The commands are {}", word,
+                     nearest(word, names), join(names));
+}
+
+}  // namespace
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  command.add_option("RUN.toml", arguments.path, "the run file")->required();
+  command.allow_extras();
+  command.callback([&command, &arguments] { arguments.overrides = command.remaining(); });
+  RunConfig defaults;
+  command.footer("Options of the run file, each also --section.key=value, with its default:\n" +
+                 help_text(list_fields(defaults)));
+}
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app("orthant trains large language models with 3D parallelism", "orthant");
+  app.require_subcommand(1);
+  Command chosen;
+  for (const auto add :
+       {add_data, add_train, add_plan, add_eval, add_convert, add_bench, add_doctor, add_version}) {
+    add(app, chosen);
+  }
+  if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
+    return say(unknown_command(app, argv[1]), kWrongUse);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return say(fmt::format("{}; see orthant {} --help", error.what(), argc > 1 ? argv[1] : ""),
+               kWrongUse);
+  }
+  try {
+    return chosen();
+  } catch (const Error& error) {
+    return say(error.what(), static_cast<int>(error.fault()));
+  } catch (const std::bad_alloc&) {
+    return say("the host has no memory left", static_cast<int>(Fault::kRun));
+  } catch (const std::exception& error) {
+    return say(error.what(), static_cast<int>(Fault::kRun));
+  }
+}
+
+}  // namespace orthant

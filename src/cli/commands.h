@@ -1,0 +1,37 @@
+// The commands of the binary. Each adds itself to the parser and, when chosen, leaves what to run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace orthant {
+
+// What the parsed command line asks for: returns the exit status.
+using Command = std::function<int()>;
+
+void add_train(CLI::App& app, Command& chosen);
+void add_eval(CLI::App& app, Command& chosen);
+void add_plan(CLI::App& app, Command& chosen);
+void add_data(CLI::App& app, Command& chosen);
+void add_convert(CLI::App& app, Command& chosen);
+void add_generate(CLI::App& app, Command& chosen);
+void add_bench(CLI::App& app, Command& chosen);
+void add_doctor(CLI::App& app, Command& chosen);
+void add_version(CLI::App& app, Command& chosen);
+
+// A run file, with the --section.key=value arguments that follow it.
+struct RunArguments {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+// Adds RUN.toml and its overrides to a command, and every option of the run file to its --help.
+void add_run_arguments(CLI::App& command, RunArguments& arguments);
+
+int run_command_line(int argc, char** argv);
+
+}  // namespace orthant

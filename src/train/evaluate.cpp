@@ -1,0 +1,120 @@
+// Evaluation without training: values only, forward passes only.
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "base/check.h"
+#include "ckpt/safetensors.h"
+#include "train/loop.h"
+#include "train/rank_threads.h"
+#include "train/run_data.h"
+#include "train/weights.h"
+
+namespace orthant {
+namespace {
+
+// Logits and losses of the first global batch, gathered on the host from all ranks.
+class LogitsFile {
+ public:
+  LogitsFile(const RunConfig& config, std::string path)
+      : rows_(config.train.global_batch * config.train.seq_length),
+        vocab_(config.model.vocab),
+        path_(std::move(path)) {
+    if (path_.empty()) return;
+    logits_.resize(static_cast<std::size_t>(rows_ * vocab_));
+    loss_.resize(static_cast<std::size_t>(rows_));
+  }
+  bool is_wanted() const { return !path_.empty(); }
+
+  // Rows first_row.. and the columns of one vocabulary part.
+  void put(Device& device, const LmHead& head, const LmHead::Saved& saved, std::int64_t first_row) {
+    const std::int64_t T = saved.loss.count();
+    if (first_row + T > rows_) return;
+    const std::int64_t width = saved.logits.shape[1];
+    std::vector<std::byte> raw(static_cast<std::size_t>(saved.logits.bytes()));
+    device.to_host(raw, saved.logits);
+    const auto value = [&](std::int64_t i) {
+      if (saved.logits.dtype == DType::kF32) return reinterpret_cast<const float*>(raw.data())[i];
+      return static_cast<float>(reinterpret_cast<const BFloat16*>(raw.data())[i]);
+    };
+    const std::lock_guard lock(mutex_);
+    for (std::int64_t t = 0; t < T; ++t) {
+      for (std::int64_t v = 0; v < head.valid_columns(); ++v) {
+        logits_[static_cast<std::size_t>((first_row + t) * vocab_ + head.first_column() + v)] =
+            value(t * width + v);
+      }
+    }
+    const auto part =
+        std::span(loss_).subspan(static_cast<std::size_t>(first_row), static_cast<std::size_t>(T));
+    device.to_host(std::as_writable_bytes(part), saved.loss);
+  }
+
+  void write() {
+    const auto tensor = [](std::vector<float>& values, const Shape& shape) {
+      return Tensor{.data = reinterpret_cast<std::byte*>(values.data()),
+                    .shape = shape,
+                    .dtype = DType::kF32};
+    };
+    const std::vector<NamedTensor> tensors = {{"logits", tensor(logits_, {rows_, vocab_})},
+                                              {"per_token_loss", tensor(loss_, {rows_})}};
+    write_safetensors(path_, tensors);
+  }
+
+ private:
+  std::int64_t rows_;
+  std::int64_t vocab_;
+  std::string path_;
+  std::mutex mutex_;
+  std::vector<float> logits_;
+  std::vector<float> loss_;
+};
+
+}  // namespace
+
+EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
+                    const std::string& logits) {
+  const RunData data = open_data(config);
+  if (data.valid == nullptr) {
+    fail_user("eval: the run has no validation data; set data.valid or data.split");
+  }
+  const Weights weights =
+      checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
+  const std::int64_t G = config.train.global_batch;
+  const std::int64_t batches = config.train.eval_steps > 0
+                                   ? config.train.eval_steps
+                                   : std::max<std::int64_t>(1, data.valid->num_samples() / G);
+  const std::int64_t b = config.layout.micro_batch;
+  const std::int64_t dp = config.layout.dp();
+  const int per_batch = static_cast<int>(G / (b * dp));
+
+  RankConfig rank = rank_config(config);
+  rank.purpose = Purpose::kInfer;
+  rank.max_micros = per_batch;
+  const RunPlan plan = plan_run(rank, per_batch);
+  require_fit(rank, plan, available_host_bytes());
+  LogitsFile file(config, logits);
+  double loss = 0;
+  run_ranks(rank, plan, config.device.kind, [&](Rank& r, int number) {
+    r.store().load(*weights.source);
+    const int dp_rank = r.mesh().coord(Axis::kDp);
+    const EvalFeed feed(config, *data.valid, dp_rank, batches * G);
+    double sum = 0;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+      ModelStage::HeadObserver observer;
+      if (batch == 0 && file.is_wanted()) {
+        observer = [&](int micro, const LmHead::Saved& saved) {
+          file.put(r.device(), *r.chunk().head(), saved,
+                   (micro * dp + dp_rank) * b * config.train.seq_length);
+        };
+      }
+      sum += r.evaluate(feed.micros().subspan(static_cast<std::size_t>(batch * per_batch),
+                                              static_cast<std::size_t>(per_batch)),
+                        per_batch, std::move(observer));
+    }
+    if (number == 0) loss = sum / static_cast<double>(batches);
+  });
+  if (file.is_wanted()) file.write();
+  return {.loss = loss, .tokens = batches * G * config.train.seq_length};
+}
+
+}  // namespace orthant

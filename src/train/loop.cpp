@@ -1,0 +1,164 @@
+#include "train/loop.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "train/rank_threads.h"
+#include "train/report.h"
+#include "train/run_data.h"
+#include "train/save.h"
+#include "train/signals.h"
+#include "train/weights.h"
+
+namespace orthant {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What all ranks of a run share: read only, but for the signal.
+struct SharedRun {
+  const RunConfig& config;
+  std::optional<GradientDump> dump;
+  RunPlan plan;
+  Weights weights;
+  RunData data;
+  std::int64_t first_step = 1;
+  Clock::time_point start = Clock::now();
+  StopSignals signals = {};
+  std::atomic<int> signal = 0;
+};
+
+// One rank's training.
+class Worker {
+ public:
+  Worker(SharedRun& run, Rank& rank, Report* report)
+      : run_(run),
+        config_(run.config),
+        rank_(rank),
+        report_(report),
+        feed_(run.config, *run.data.train, rank.mesh().coord(Axis::kDp), run.first_step) {
+    if (eval_micros(config_) > 0 && run.data.valid != nullptr) {
+      eval_.emplace(config_, *run.data.valid, rank.mesh().coord(Axis::kDp),
+                    config_.train.eval_steps * config_.train.global_batch);
+    }
+  }
+
+  void train() {
+    rank_.store().load(*run_.weights.source);
+    if (run_.weights.resumed) rank_.set_updates(run_.weights.resumed->updates);
+    for (std::int64_t step = run_.first_step; step <= config_.train.steps; ++step) {
+      if (!train_step(step)) return;
+    }
+  }
+
+ private:
+  // False: the run stops here.
+  bool train_step(std::int64_t step) {
+    const Clock::time_point start = Clock::now();
+    if (report_ != nullptr) watch(start);
+    const std::span<const HostMicro> micros = feed_.next();
+    const int num_micros = static_cast<int>(micros.size());
+    if (run_.dump && run_.dump->step == step) {
+      rank_.gradients(step, micros, num_micros);
+      save_gradients(rank_, config_, run_.dump->path);
+    }
+    const StepResult result =
+        rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
+    if (!result.is_finite) fail_not_finite(step, result, micros);
+    slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
+
+    const bool last = step == config_.train.steps || result.stops;
+    std::optional<double> valid_loss;
+    const bool evaluates =
+        eval_ && (step % config_.train.eval_interval == 0 || step == config_.train.steps);
+    if (evaluates)
+      valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size()));
+    if (report_ != nullptr) report_->step(step, result, valid_loss, seconds_since(start));
+    const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
+    if (!config_.checkpoint.dir.empty() && (last || due)) {
+      save_checkpoint(rank_, config_, step);
+      if (report_ != nullptr)
+        report_->message(
+            fmt::format("step {}: checkpoint saved in {}", step, config_.checkpoint.dir));
+    }
+    return !result.stops;
+  }
+
+  // Rank 0 looks for reasons to stop; its vote reaches all ranks with the step.
+  void watch(Clock::time_point now) {
+    const int signal = run_.signals.take();
+    if (signal != 0) {
+      run_.signal = signal;
+      rank_.vote_stop();
+      report_->message(fmt::format("signal {}: stopping after this step{}", signal,
+                                   config_.checkpoint.dir.empty() ? "" : " with a checkpoint"));
+    }
+    const double limit_s = config_.train.max_minutes * 60;
+    const double elapsed_s = std::chrono::duration<double>(now - run_.start).count();
+    constexpr double kReserve = 3;  // this step, and a checkpoint that takes as long as two
+    if (limit_s > 0 && elapsed_s + kReserve * slowest_step_s_ >= limit_s) rank_.vote_stop();
+  }
+
+  [[noreturn]] void fail_not_finite(std::int64_t step, const StepResult& result,
+                                    std::span<const HostMicro> micros) {
+    const std::string where = rank_.find_non_finite(micros, static_cast<int>(micros.size()));
+    fail_run(
+        "step {}: loss is {} and gradient norm {}; the first that is not finite is {}. Nothing was "
+        "changed by this "
+        "step. Lower optimizer.lr={} or look at the data of this step",
+        step, result.loss, result.grad_norm, where, config_.optimizer.lr);
+  }
+
+  SharedRun& run_;
+  const RunConfig& config_;
+  Rank& rank_;
+  Report* report_;  // of rank 0; null on others
+  TrainFeed feed_;
+  std::optional<EvalFeed> eval_;
+  double slowest_step_s_ = 0;
+};
+
+}  // namespace
+
+int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
+  SharedRun run{.config = config,
+          .dump = dump,
+          .plan = {},
+          .weights = find_weights(config),
+          .data = open_data(config)};
+  if (run.weights.resumed) run.first_step = run.weights.resumed->step + 1;
+  if (dump && (dump->step < run.first_step || dump->step > config.train.steps)) {
+    fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
+              run.first_step, config.train.steps);
+  }
+  const RankConfig rank = rank_config(config);
+  run.plan = plan_run(rank, run.data.valid == nullptr ? 0 : eval_micros(config));
+  Report report(config, run.plan, run.first_step);
+  for (const std::string& damage : run.weights.passed_over) {
+    report.message(damage);
+  }
+  report.message(fmt::format("weights: {}", run.weights.origin));
+  report.message(memory_table(rank, run.plan));
+  require_fit(rank, run.plan, available_host_bytes());
+  if (run.first_step > config.train.steps) {
+    report.message(fmt::format("all {} steps are done", config.train.steps));
+    return 0;
+  }
+  run_ranks(rank, run.plan, config.device.kind,
+            [&](Rank& r, int number) { Worker(run, r, number == 0 ? &report : nullptr).train(); });
+  report.finish();
+  return run.signal == 0 ? 0 : 128 + run.signal;
+}
+
+}  // namespace orthant

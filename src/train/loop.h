@@ -1,0 +1,32 @@
+// The loop of a run: steps, evaluation, checkpoints, stop and resume, on thread ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "train/run_config.h"
+
+namespace orthant {
+
+// Writes the gradients of one step under Hugging Face's names.
+struct GradientDump {
+  std::int64_t step;  // from 1
+  std::string path;
+};
+
+// Trains to the end, to a stop signal, or to max_minutes. The exit status: 0, or 128 + the signal.
+int train(const RunConfig& config, const std::optional<GradientDump>& dump);
+
+struct EvalResult {
+  double loss = 0;  // mean nats per token
+  std::int64_t tokens = 0;
+};
+
+// Loss on the validation data: eval_steps global batches, or all of it with eval_steps = 0.
+// `checkpoint`: a folder, or empty for what the run would train from. `logits`: a file for the
+// logits [B*S,V] and losses of the first global batch, or empty.
+EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
+                    const std::string& logits);
+
+}  // namespace orthant

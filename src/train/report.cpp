@@ -1,0 +1,69 @@
+#include "train/report.h"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace orthant {
+namespace {
+
+double wall_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// The folder, with the run's complete options in it.
+const std::string& prepared(const RunConfig& config) {
+  std::filesystem::create_directories(config.log.dir);
+  write_file_atomically(config.log.dir + "/run.toml", to_toml(config));
+  return config.log.dir;
+}
+
+}  // namespace
+
+Report::Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step)
+    : config_(config),
+      peak_bytes_(plan.fullest_bytes()),
+      metrics_(prepared(config) + "/metrics.jsonl", first_step - 1),
+      events_(config.log.dir, wall_s(), first_step - 1),
+      progress_(progress_output(stderr), first_step, config.train.steps) {}
+
+void Report::message(std::string_view text) {
+  while (text.ends_with('\n')) {
+    text.remove_suffix(1);
+  }
+  for (const std::string& line : split(text, '\n')) {
+    progress_.message(line);
+  }
+}
+
+void Report::step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
+                  double seconds) {
+  const std::int64_t samples = config_.global_batch_at(step);
+  const double flops =
+      sequence_flops(config_.model, config_.train.seq_length) * static_cast<double>(samples);
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.lr = lr_at(config_.lr(), step);
+  metrics.tokens = config_.samples_before(step + 1) * config_.train.seq_length;
+  metrics.step_ms = seconds * 1e3;
+  metrics.tokens_per_s = static_cast<double>(samples * config_.train.seq_length) / seconds;
+  metrics.tflops_per_rank = flops / seconds / config_.layout.ranks / 1e12;
+  metrics.peak_bytes = peak_bytes_;
+  metrics.valid_loss = valid_loss;
+  metrics_.write(metrics);
+  const std::array<EventScalar, 5> scalars = {{{"train/loss", metrics.loss},
+                                               {"train/grad_norm", metrics.grad_norm},
+                                               {"train/lr", metrics.lr},
+                                               {"speed/tokens_per_s", metrics.tokens_per_s},
+                                               {"valid/loss", valid_loss.value_or(0)}}};
+  events_.write(wall_s(), step, std::span(scalars).first(valid_loss ? 5 : 4));
+  progress_.step({.step = step, .loss = metrics.loss, .tokens_per_s = metrics.tokens_per_s});
+  if (valid_loss) progress_.evaluation(step, *valid_loss);
+}
+
+}  // namespace orthant

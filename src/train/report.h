@@ -1,0 +1,38 @@
+// What a run tells: the progress line, metrics.jsonl, TensorBoard events, run.toml. Rank 0's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "train/event_file.h"
+#include "train/metrics_file.h"
+#include "train/plan_memory.h"
+#include "train/progress.h"
+#include "train/rank.h"
+#include "train/run_config.h"
+
+namespace orthant {
+
+class Report {
+ public:
+  // Opens the files in config.log.dir; lines of steps from first_step on, which a lost run wrote,
+  // go.
+  Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step);
+
+  // `seconds`: of the whole step, evaluation included in wall time but not in step_ms.
+  void step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
+            double seconds);
+  void message(std::string_view text);  // every line of it a line of its own
+  void finish() { progress_.finish(); }
+
+ private:
+  const RunConfig& config_;
+  std::int64_t peak_bytes_;
+  MetricsFile metrics_;
+  EventFile events_;
+  Progress progress_;
+};
+
+}  // namespace orthant

@@ -1,0 +1,98 @@
+#include "train/run_data.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+BatchGeometry geometry_of(const RunConfig& config, int dp_rank, std::int64_t global_batch) {
+  return {.global_batch = global_batch,
+          .micro_batch = config.layout.micro_batch,
+          .dp = config.layout.dp(),
+          .dp_rank = dp_rank,
+          .seq_length = config.train.seq_length};
+}
+
+}  // namespace
+
+RunData open_data(const RunConfig& config) {
+  require_data(config);
+  const Split split = config.data.split.empty() ? Split{} : parse_split(config.data.split);
+  TokenSourceConfig source{.prefixes = config.data.train,
+                           .seq_length = config.train.seq_length,
+                           .order = parse_sample_order(config.data.order),
+                           .seed = static_cast<std::uint64_t>(config.train.seed),
+                           .split = split,
+                           .part = SplitPart::kTrain};
+  RunData data;
+  data.train = std::make_unique<TokenSource>(source);
+  check_vocab(*data.train, config.model.vocab);
+  source.order = SampleOrder::kSequential;
+  if (!config.data.valid.empty()) {
+    source.prefixes = config.data.valid;
+    source.split = Split{};
+    data.valid = std::make_unique<TokenSource>(source);
+    check_vocab(*data.valid, config.model.vocab);
+  } else if (!config.data.split.empty()) {
+    source.part = SplitPart::kValid;
+    data.valid = std::make_unique<TokenSource>(source);
+  }
+  return data;
+}
+
+TrainFeed::TrainFeed(const RunConfig& config, const TokenSource& source, int dp_rank,
+                     std::int64_t first_step)
+    : config_(config),
+      source_(source),
+      dp_rank_(dp_rank),
+      step_(first_step) {
+  const std::int64_t per_micro = config.layout.micro_batch * config.layout.dp();
+  micros_.reserve(static_cast<std::size_t>(config.max_global_batch() / per_micro));
+}
+
+// A loader counts steps from 0 and wants where step 0 would have begun at this global batch.
+void TrainFeed::open(std::int64_t step) {
+  global_batch_ = config_.global_batch_at(step);
+  BatchGeometry geometry = geometry_of(config_, dp_rank_, global_batch_);
+  geometry.origin = config_.samples_before(step) - (step - 1) * global_batch_;
+  loader_.reset();
+  loader_.emplace(source_, geometry, step - 1);
+}
+
+std::span<const HostMicro> TrainFeed::next() {
+  if (config_.global_batch_at(step_) != global_batch_) open(step_);
+  const Batch batch = loader_->next();
+  micros_.clear();
+  for (std::int64_t micro = 0; micro < batch.num_micros; ++micro) {
+    micros_.push_back({batch.micro_tokens(micro), batch.micro_positions(micro)});
+  }
+  ++step_;
+  return micros_;
+}
+
+EvalFeed::EvalFeed(const RunConfig& config, const TokenSource& source, int dp_rank,
+                   std::int64_t num_samples) {
+  const BatchGeometry geometry = geometry_of(config, dp_rank, num_samples);
+  const std::int64_t row = config.train.seq_length + 1;
+  const std::int64_t b = config.layout.micro_batch;
+  const std::int64_t rows = geometry.num_micros() * b;
+  tokens_.resize(static_cast<std::size_t>(rows * row));
+  positions_.resize(static_cast<std::size_t>(rows));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t position = sample_position(geometry, 0, i / b, i % b);
+    positions_[static_cast<std::size_t>(i)] = position;
+    source.copy_sample(position, std::span(tokens_).subspan(static_cast<std::size_t>(i * row),
+                                                            static_cast<std::size_t>(row)));
+  }
+  for (std::int64_t micro = 0; micro < geometry.num_micros(); ++micro) {
+    micros_.push_back(
+        {std::span(tokens_).subspan(static_cast<std::size_t>(micro * b * row),
+                                    static_cast<std::size_t>(b * row)),
+         std::span(positions_)
+             .subspan(static_cast<std::size_t>(micro * b), static_cast<std::size_t>(b))});
+  }
+}
+
+}  // namespace orthant

@@ -1,0 +1,55 @@
+// The data of a run: training and validation sources, and one rank's micro-batches of a step.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/loader.h"
+#include "data/token_source.h"
+#include "model/stage.h"
+#include "train/run_config.h"
+
+namespace orthant {
+
+struct RunData {
+  std::unique_ptr<TokenSource> train;
+  std::unique_ptr<TokenSource> valid;  // null when the run has none
+};
+
+// Opens and checks them: ids outside the model's vocabulary are a user error.
+RunData open_data(const RunConfig& config);
+
+// The training batches of one rank, one step after another, through changes of the global batch.
+class TrainFeed {
+ public:
+  TrainFeed(const RunConfig& config, const TokenSource& source, int dp_rank,
+            std::int64_t first_step);
+  // The micro-batches of the next step; valid until the following call.
+  std::span<const HostMicro> next();
+
+ private:
+  void open(std::int64_t step);
+  const RunConfig& config_;
+  const TokenSource& source_;
+  int dp_rank_;
+  std::int64_t step_;  // from 1: of the following next()
+  std::int64_t global_batch_ = 0;
+  std::optional<Loader> loader_;
+  std::vector<HostMicro> micros_;
+};
+
+// One rank's micro-batches of an evaluation: the first num_samples of the validation data in order.
+class EvalFeed {
+ public:
+  EvalFeed(const RunConfig& config, const TokenSource& source, int dp_rank,
+           std::int64_t num_samples);
+  std::span<const HostMicro> micros() const { return micros_; }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int64_t> positions_;
+  std::vector<HostMicro> micros_;
+};
+
+}  // namespace orthant

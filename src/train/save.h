@@ -1,0 +1,20 @@
+// Saving what ranks hold: checkpoints and gradients, every rank its own runs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ckpt/checkpoint.h"
+#include "train/rank.h"
+#include "train/run_config.h"
+
+namespace orthant {
+
+// All ranks call it together after step `step`. Throws on every rank when one could not write; the
+// checkpoints that were there stay.
+void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step);
+
+// All ranks call it together while gradients are summed. The file has Hugging Face's names.
+void save_gradients(Rank& rank, const RunConfig& config, const std::string& path);
+
+}  // namespace orthant
