@@ -34,22 +34,6 @@ write_bible() {
   bible -f 'gen1:1-rev22:21' </dev/null | sed 's/^[0-9A-Za-z]*:[0-9]* //' >"$1"
 }
 
-# Every twentieth block of about 4 KB is kept for validation.
-split_text() {
-  LC_ALL=C awk -v valid="$2/valid.txt" -v train="$2/train.txt" '
-    { print > (block % 20 == 19 ? valid : train); bytes += length($0) + 1 }
-    bytes >= 4096 { bytes = 0; ++block }
-  ' "$1"
-  touch "$2/valid.txt"
-  if [ "$(stat -c %s "$2/valid.txt")" -lt 2048 ]; then
-    # Few or very long lines: the end of the text is kept.
-    local bytes
-    bytes=$(stat -c %s "$1")
-    head -c $((bytes * 19 / 20)) "$1" >"$2/train.txt"
-    tail -c $((bytes - bytes * 19 / 20)) "$1" >"$2/valid.txt"
-  fi
-}
-
 step "installing what is missing, and building"
 scripts/build.sh
 orthant=build/bin/orthant
@@ -57,10 +41,12 @@ orthant=build/bin/orthant
 step "the text"
 if [ -n "$own_text" ]; then
   bytes=$(stat -c %s "$own_text")
-  [ "$bytes" -ge 100000 ] || fail "$own_text has $bytes bytes; at least 100000 are needed, a million is better"
+  [ "$bytes" -ge 200000 ] || fail "$own_text has $bytes bytes; at least 200000 are needed, a million is better"
   demo=data/demo-$(sha256sum "$own_text" | cut -c 1-12)
+  valid_fraction=0.1
 else
   demo=data/demo
+  valid_fraction=0.02
   prompt=${prompt:-And it came to pass}
 fi
 mkdir -p "$demo"
@@ -70,21 +56,18 @@ if [ ! -f "$demo/text-is-ready" ]; then
   else
     write_bible "$demo/text.txt"
   fi
-  split_text "$demo/text.txt" "$demo"
   touch "$demo/text-is-ready"
 fi
 # The first words of the text are a prompt that fits it.
 prompt=${prompt:-$(head -c 4096 "$demo/text.txt" | tr -s '[:space:]' ' ' | cut -d ' ' -f 1-4)}
-echo "$demo/text.txt: $(stat -c %s "$demo/text.txt") bytes, of them $(stat -c %s "$demo/valid.txt") for validation"
+echo "$demo/text.txt: $(stat -c %s "$demo/text.txt") bytes"
 
-step "packing it"
-for part in corpus corpus-valid; do
-  source=$demo/train.txt
-  [ "$part" = corpus ] || source=$demo/valid.txt
-  if [ ! -f "$demo/$part.idx" ]; then
-    "$orthant" data pack "$source" --tokenizer bytes --output "$demo/$part"
-  fi
-done
+step "packing it; the last $valid_fraction of it is for validation"
+if [ ! -f "$demo/corpus.idx" ] || [ ! -f "$demo/corpus-valid.idx" ]; then
+  "$orthant" data pack "$demo/text.txt" --tokenizer bytes --valid-fraction "$valid_fraction" \
+    --output "$demo/corpus"
+fi
+"$orthant" data info "$demo/corpus"
 
 step "training on 8 ranks: tp 2, pp 2, dp 2"
 paths=(
