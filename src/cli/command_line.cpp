@@ -45,7 +45,9 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("RUN.toml", arguments.path, "the run file")->required();
   command.allow_extras();
-  command.callback([&command, &arguments] { arguments.overrides = command.remaining(); });
+  // The final callback is the command's own.
+  command.parse_complete_callback(
+      [&command, &arguments] { arguments.overrides = command.remaining(); });
   RunConfig defaults;
   command.footer("Options of the run file, each also --section.key=value, with its default:\n" +
                  help_text(list_fields(defaults)));
