@@ -1,0 +1,173 @@
+// What a layout may change: nothing at fixed tp, dp and micro-batch; rounding otherwise.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tests/support/fixture.h"
+
+namespace orthant::test {
+namespace {
+
+constexpr std::int64_t kBatch = 8;
+
+std::vector<std::int32_t> random_stream(std::int64_t vocab) {
+  std::vector<std::int32_t> tokens;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    tokens.push_back(
+        static_cast<std::int32_t>(philox(17, 1, i)[0] % static_cast<std::uint64_t>(vocab)));
+  }
+  return tokens;
+}
+
+struct Case {
+  ModelConfig model;
+  std::int64_t seq_length = 16;
+  DType compute = DType::kF32;
+};
+
+ModelConfig small(const std::string& family) {
+  ModelConfig model = family_defaults(family);
+  model.layers = 4;
+  model.hidden = 48;
+  model.heads = 4;
+  model.vocab = 509;
+  model.max_positions = 64;
+  if (family == "llama") model.ffn = 96;
+  return model;
+}
+
+Training training_of(const Case& c, int tp, int pp, int dp, std::int64_t micro_batch) {
+  Training training;
+  training.config.model = c.model;
+  complete(training.config.model);
+  training.config.layout.ranks = tp * pp * dp;
+  training.config.layout.tp = tp;
+  training.config.layout.pp = pp;
+  training.config.layout.micro_batch = micro_batch;
+  training.config.seq_length = c.seq_length;
+  training.config.compute = c.compute;
+  training.config.max_micros = static_cast<int>(kBatch / (micro_batch * dp));
+  training.global_batch = kBatch;
+  training.steps = 4;
+  return training;
+}
+
+Curve run(const Training& training) {
+  const InitSource source(5);
+  Curve curve = train(training, source, random_stream(training.config.model.vocab));
+  EXPECT_EQ(curve.memory_fault, "");
+  EXPECT_EQ(curve.ledger_fault, "");
+  return curve;
+}
+
+void expect_same_bits(const Curve& a, const Curve& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.norm, b.norm);
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+// Every change that must not change a bit, on top of one tp and dp.
+void expect_promise_of_bits(const Case& c, int tp, int dp) {
+  const Curve base = run(training_of(c, tp, 1, dp, 1));
+  const auto varied = [&](int pp, const std::function<void(Training&)>& change) {
+    Training training = training_of(c, tp, pp, dp, 1);
+    change(training);
+    expect_same_bits(base, run(training));
+  };
+  varied(2, [](Training&) {});
+  varied(2, [](Training& t) { t.config.layout.schedule = "gpipe"; });
+  varied(4, [](Training& t) { t.config.layout.zero_stage = 0; });
+  varied(3, [](Training&) {});  // 4 blocks on 3 stages
+  varied(1, [](Training& t) { t.num_threads = 2; });
+  varied(1, [](Training& t) { t.num_threads = 3; });
+}
+
+TEST(SameBits, GptOnOneTpAndDp) {
+  expect_promise_of_bits({small("gpt")}, 1, 1);
+}
+TEST(SameBits, GptWithDropoutOnTp2Dp2) {
+  Case c{small("gpt")};
+  c.model.dropout = 0.2;
+  expect_promise_of_bits(c, 2, 2);
+}
+TEST(SameBits, BloomOnTp2) {
+  expect_promise_of_bits({small("bloom")}, 2, 1);
+}
+TEST(SameBits, LlamaInBf16OnDp2) {
+  Case c{small("llama")};
+  c.compute = DType::kBF16;
+  expect_promise_of_bits(c, 1, 2);
+}
+
+// Layouts that round differently agree with one rank, and that with the formula backend.
+void expect_same_curve(const Case& c, const std::vector<std::array<int, 4>>& layouts) {
+  Training reference = training_of(c, 1, 1, 1, 1);
+  reference.ops = "ref";
+  const Curve base = run(reference);
+  for (const auto& [tp, pp, dp, micro_batch] : layouts) {
+    SCOPED_TRACE(fmt::format("tp {} pp {} dp {} micro-batch {}", tp, pp, dp, micro_batch));
+    const Curve curve = run(training_of(c, tp, pp, dp, micro_batch));
+    for (std::size_t i = 0; i < base.loss.size(); ++i) {
+      EXPECT_NEAR(curve.loss[i], base.loss[i], 1e-5);
+      EXPECT_NEAR(curve.norm[i] / base.norm[i], 1, 1e-4);
+    }
+  }
+}
+
+const std::vector<std::array<int, 4>> kLayouts = {{1, 1, 1, 2}, {2, 1, 1, 1}, {1, 2, 2, 2},
+                                                  {2, 2, 2, 1}, {4, 2, 1, 4}, {2, 3, 1, 1}};
+
+TEST(SameCurve, Gpt) {
+  expect_same_curve({small("gpt")}, kLayouts);
+}
+TEST(SameCurve, GptWithDropout) {
+  Case c{small("gpt")};
+  c.model.dropout = 0.3;
+  expect_same_curve(c, kLayouts);
+}
+TEST(SameCurve, BloomWithHeadsThatAreNoPowerOfTwo) {
+  Case c{small("bloom")};
+  c.model.heads = 12;
+  expect_same_curve(c, {{3, 1, 1, 1}, {3, 2, 1, 2}, {6, 1, 1, 2}, {12, 1, 1, 1}});
+}
+TEST(SameCurve, LlamaWithGroupedHeads) {
+  Case c{small("llama")};
+  c.model.kv_heads = 2;
+  c.seq_length = 37;
+  expect_same_curve(c, {{2, 1, 1, 1}, {1, 4, 1, 2}, {2, 2, 2, 2}});
+}
+TEST(SameCurve, LlamaWithOneKeyValueHead) {
+  Case c{small("llama")};
+  c.model.kv_heads = 1;
+  expect_same_curve(c, {{1, 1, 1, 4}, {1, 2, 1, 1}, {1, 1, 4, 1}});
+}
+TEST(SameCurve, LlamaTiedWithScaledRotary) {
+  Case c{small("llama")};
+  c.model.tie_embeddings = true;
+  c.model.rope_scaling = "llama3";
+  c.model.rope_original_positions = 16;
+  expect_same_curve(c, kLayouts);
+}
+TEST(SameCurve, QwenBiases) {
+  Case c{small("llama")};
+  c.model.qkv_bias = true;
+  expect_same_curve(c, kLayouts);
+}
+TEST(SameCurve, UnevenDepthAndListOfStages) {
+  Case c{small("gpt")};
+  c.model.layers = 5;
+  expect_same_curve(c, {{1, 2, 1, 1}, {1, 3, 1, 2}, {2, 4, 1, 1}, {1, 5, 1, 1}});
+  Training listed = training_of(c, 1, 2, 1, 1);
+  listed.config.layout.stages = {"", {1, 4}};
+  expect_same_bits(run(listed), run(training_of(c, 1, 1, 1, 1)));
+}
+TEST(SameCurve, VocabularySmallerThanItsPadding) {
+  Case c{small("gpt")};
+  c.model.vocab = 65;  // the last part of tp 4 is padding alone
+  c.model.heads = 8;
+  expect_same_curve(c, {{4, 1, 1, 1}, {8, 1, 1, 1}, {4, 2, 1, 2}});
+}
+
+}  // namespace
+}  // namespace orthant::test
