@@ -8,8 +8,7 @@ namespace {
 
 // e^(-x), below the square root of the largest float, so that no product of two is infinite.
 inline F8 bounded_exp_minus(F8 x) {
-  const F8 bounded = min(zero() - x, splat(43.0F));
-  return exp(select(_mm256_cmp_ps(x, x, _CMP_UNORD_Q), x, bounded));
+  return exp(min(splat(43.0F), zero() - x));
 }
 
 inline constexpr float kTwiceRoot = 1.5957691216057308F;  // 2 sqrt(2 / pi)

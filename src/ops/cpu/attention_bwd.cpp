@@ -70,7 +70,7 @@ Blocks carve(float* scratch, std::int64_t D) {
           .ds = carver.take(kSide * kSide)};
 }
 
-// Where a block of scores lies; rows and keys beyond the sequence are zero.
+// Where a block of scores lies.
 struct Place {
   std::int64_t row;    // of the block, among the packed queries
   std::int64_t query;  // position of the block's first query
@@ -89,7 +89,7 @@ void pack_queries(const Head<T>& head, const Blocks& blocks, std::int64_t first,
                   std::int64_t rows) {
   const std::int64_t D = head.D;
   const std::int64_t padded = round_up(D, kTileColumns);
-  const std::int64_t all_rows = round_up(rows, kSide);
+  const std::int64_t all_rows = round_up(rows, kTileRows);
   copy_rows(head.q, first, rows, D, all_rows, padded, blocks.q);
   copy_rows(head.d_o, first, rows, D, all_rows, padded, blocks.d_o);
   pack_rows<kTileRows>(blocks.q, padded, all_rows, D, blocks.q_panels);
@@ -121,7 +121,7 @@ void pack_keys(const Head<T>& head, const Blocks& blocks, std::int64_t key, std:
 
 // p = q k^T and ds = do v^T, as they come from the products.
 void multiply_scores(const Blocks& blocks, const Place& at, std::int64_t D) {
-  for (std::int64_t panel = 0; panel < kSide; panel += kTileRows) {
+  for (std::int64_t panel = 0; panel < at.rows; panel += kTileRows) {
     const std::int64_t rows = (at.row + panel) * D;
     for (std::int64_t j = 0; j < at.visible(panel); j += kTileColumns) {
       const std::int64_t to = panel * kSide + j;
@@ -139,15 +139,14 @@ void multiply_scores(const Blocks& blocks, const Place& at, std::int64_t D) {
 void differentiate_softmax(const HeadRule& rule, const Blocks& blocks, const Place& at) {
   alignas(32) std::uint32_t words[kSide + 2 * kWordsAtOnce];
   const F8 scale = splat(rule.scale);
-  for (std::int64_t i = 0; i < kSide; ++i) {
+  for (std::int64_t i = 0; i < at.rows; ++i) {
     float* p = blocks.p + i * kSide;
     float* ds = blocks.ds + i * kSide;
     const std::int64_t end = round_up(at.visible(i / kTileRows * kTileRows), kTileColumns);
     const std::int64_t query = at.query + i;
-    std::int64_t seen = at.is_diagonal() ? i + 1 : kSide;
-    if (i >= at.rows) seen = 0;
-    const F8 lse = splat(i < at.rows ? blocks.lse[at.row + i] : 0);
-    const F8 delta = splat(i < at.rows ? blocks.delta[at.row + i] : 0);
+    const std::int64_t seen = at.is_diagonal() ? i + 1 : kSide;
+    const F8 lse = splat(blocks.lse[at.row + i]);
+    const F8 delta = splat(blocks.delta[at.row + i]);
     const std::uint32_t* word = nullptr;
     if (rule.drops) {
       word = rule.dropout.words(
@@ -191,12 +190,13 @@ void multiply_gradients(const Blocks& blocks, const Place& at, std::int64_t D, f
       const std::int64_t from = (at.row + first) * padded + d;
       const std::int64_t scores = first * kSide + i;
       const std::int64_t to = (at.key + i) * D + d;
-      add_tile(tile_product<1, kSide>(kSide - first, blocks.p + scores, blocks.d_o + from, padded),
-               dv + to, D, at.keys - i, D - d);
-      add_tile(tile_product<1, kSide>(kSide - first, blocks.ds + scores, blocks.q + from, padded),
+      add_tile(
+          tile_product<1, kSide>(at.rows - first, blocks.p + scores, blocks.d_o + from, padded),
+          dv + to, D, at.keys - i, D - d);
+      add_tile(tile_product<1, kSide>(at.rows - first, blocks.ds + scores, blocks.q + from, padded),
                dk + to, D, at.keys - i, D - d);
     }
-    for (std::int64_t panel = 0; panel < kSide; panel += kTileRows) {
+    for (std::int64_t panel = 0; panel < at.rows; panel += kTileRows) {
       float* to = blocks.dq + (at.row + panel) * padded + d;
       add_tile(tile_product<kSide, 1>(at.visible(panel), blocks.ds + panel * kSide, blocks.k + d,
                                       padded),

@@ -24,13 +24,11 @@ inline void wide_product(I8 x, std::uint32_t factor, I8& low, I8& high) {
 // Words of blocks `block` .. `block` + 7, in the order of their elements.
 inline void dropout_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
                           std::uint32_t* words) {
-  alignas(32) std::uint32_t counter[2][8];
-  for (unsigned i = 0; i < 8; ++i) {
-    counter[0][i] = static_cast<std::uint32_t>(block + i);
-    counter[1][i] = static_cast<std::uint32_t>((block + i) >> 32);
-  }
-  I8 x0 = _mm256_load_si256(reinterpret_cast<const I8*>(counter[0]));
-  I8 x1 = _mm256_load_si256(reinterpret_cast<const I8*>(counter[1]));
+  const I8 lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  I8 x0 = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(block)), lane);
+  // The upper half is one more where the lower half has wrapped: where it is below its lane.
+  const I8 wrapped = _mm256_cmpgt_epi32(lane, _mm256_min_epu32(x0, lane));
+  I8 x1 = _mm256_sub_epi32(_mm256_set1_epi32(static_cast<int>(block >> 32)), wrapped);
   I8 x2 = _mm256_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(stream)));
   I8 x3 = _mm256_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(stream >> 32)));
   auto key0 = static_cast<std::uint32_t>(seed);

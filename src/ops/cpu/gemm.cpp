@@ -11,11 +11,13 @@
 namespace orthant::cpu {
 namespace {
 
-constexpr std::int64_t kDepth = 384;     // of a packed block: a panel of b fits the L1 cache
-constexpr std::int64_t kRows = 96;       // of a packed block of a: fits the L2 cache
-constexpr std::int64_t kColumns = 1536;  // of a packed block of b: fits the L3 cache
-constexpr std::int64_t kSumRows = 384;   // of the f32 sums of a result that is rounded
-constexpr std::int64_t kSlack = 16;      // what packing may write past the end
+// Measured best on a Zen 3 for the layers of GPT-2 124M; 256 to 384 deep and 384 to 1536 wide lie
+// within a tenth.
+constexpr std::int64_t kDepth = 256;    // of a packed block: a panel of b fits the L1 cache
+constexpr std::int64_t kRows = 96;      // of a packed block of a: fits the L2 cache
+constexpr std::int64_t kColumns = 768;  // of a packed block of b: fits the L3 cache
+constexpr std::int64_t kSumRows = 384;  // of the f32 sums of a result that is rounded
+constexpr std::int64_t kSlack = 16;     // what packing may write past the end
 
 // c tile (rows x columns) = base + product of panels a [depth][6] and b [depth][16].
 inline void tile(std::int64_t depth, const float* a, const float* b, const float* base,

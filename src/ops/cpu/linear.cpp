@@ -35,9 +35,52 @@ void add_column_sums(const Tensor& db, const Tensor& dy, int num_threads) {
   });
 }
 
+// Generation has few rows: weights are read once and used at once, packing would cost more.
+constexpr std::int64_t kFewRows = 4;
+
+// y[t, o] of up to kFewRows rows, as dot products of eight partial sums.
+template <class T>
+void multiply_few_rows(const LinearFwd& a, std::int64_t o) {
+  const std::int64_t rows = a.x.shape[0];
+  const std::int64_t I = a.x.shape[1];
+  const T* x = a.x.ptr<const T>();
+  const T* w = a.w.ptr<const T>() + o * I;
+  F8 sums[kFewRows][2] = {};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= I; i += 2 * kLanes) {
+    const F8 w0 = load(w + i);
+    const F8 w1 = load(w + i + kLanes);
+    for (std::int64_t t = 0; t < rows; ++t) {
+      sums[t][0] = fma(load(x + t * I + i), w0, sums[t][0]);
+      sums[t][1] = fma(load(x + t * I + i + kLanes), w1, sums[t][1]);
+    }
+  }
+  for_vectors(I - i, [&](std::int64_t k, auto lanes) {
+    for (std::int64_t t = 0; t < rows; ++t) {
+      sums[t][0] = fma(load(x + t * I + i + k, lanes), load(w + i + k, lanes), sums[t][0]);
+    }
+  });
+  const float bias = a.b.present() ? value_of(a.b.ptr<const T>()[o]) : 0;
+  for (std::int64_t t = 0; t < rows; ++t) {
+    const float y = sum(sums[t][0] + sums[t][1]) + bias;
+    store(a.y.ptr<T>() + t * a.w.shape[0] + o, splat(y), Tail{1});
+  }
+}
+
 }  // namespace
 
 void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
+  if (a.x.shape[0] <= kFewRows) {
+    with_type(a.x.dtype, LinearFwd::kName, [&](auto element) {
+      for_shares(num_threads_, a.w.shape[0], 16, a.w.bytes(),
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t o = first; o < last; ++o) {
+                     multiply_few_rows<decltype(element)>(a, o);
+                   }
+                 });
+    });
+    return;
+  }
   gemm_.run({.M = a.x.shape[0],
              .N = a.w.shape[0],
              .K = a.x.shape[1],

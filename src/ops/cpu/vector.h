@@ -172,11 +172,15 @@ inline float largest(F8 v) {
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 
-// e^x within 1 ulp; 0 below -104 (-inf too), infinity above 88.73, NaN for NaN.
+// e^x within 1 ulp; 0 below -87.7 (-inf too), e^88 from there on, NaN for NaN.
 inline F8 exp(F8 x) {
-  const F8 bounded = min(max(splat(-104.0F), x), splat(89.0F));
-  const F8 n = _mm256_round_ps(_mm256_mul_ps(bounded, splat(0x1.715476p+0F)),
-                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  // max and min give their second operand when one is not a number.
+  const F8 bounded = min(splat(88.0F), max(splat(-88.0F), x));
+  // Adding 1.5 * 2^23 rounds to an integer, 127 more makes its low bits the exponent of 2^n.
+  const F8 shift = splat(0x1.8p23F + 127.0F);
+  const F8 shifted = fma(bounded, splat(0x1.715476p+0F), shift);
+  const F8 scale = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23));
+  const F8 n = shifted - shift;
   F8 r = negative_fma(n, splat(0x1.62e400p-1F), bounded);
   r = negative_fma(n, splat(0x1.7f7d1cp-20F), r);
   F8 p = splat(0x1.a01a02p-13F);
@@ -185,17 +189,8 @@ inline F8 exp(F8 x) {
   p = fma(p, r, splat(0x1.555556p-5F));
   p = fma(p, r, splat(0x1.555556p-3F));
   p = fma(p, r, splat(0.5F));
-  p = fma(_mm256_mul_ps(r, r), p, r);  // e^r - 1
-  // 2^n in two factors, so that subnormal results are right.
-  const I8 whole = _mm256_cvtps_epi32(n);
-  const I8 half = _mm256_srai_epi32(whole, 1);
-  const I8 rest = _mm256_sub_epi32(whole, half);
-  const I8 one = _mm256_set1_epi32(127);
-  const F8 scale0 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23));
-  const F8 scale1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23));
-  const F8 y = _mm256_mul_ps(_mm256_add_ps(p, splat(1.0F)), scale0);
-  const F8 scaled = _mm256_mul_ps(y, scale1);
-  return select(_mm256_cmp_ps(x, x, _CMP_UNORD_Q), x, scaled);
+  p = fma(r * r, p, r);  // e^r - 1
+  return fma(p, scale, scale);
 }
 
 }  // namespace orthant::cpu
