@@ -14,11 +14,11 @@ void LmHead::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) cons
   out = {};
   const Tensor sum = in.pending.present() ? stash.alloc(in.x.shape, in.x.dtype) : Tensor{};
   norm_.forward(ctx, in, sum, stash, saved.norm);
+  if (ctx.mode == Mode::kGenerate) return next_logits(ctx, stash, saved);
   saved.logits = stash.alloc({T, table_.local[0]}, in.x.dtype);
   saved.lse = stash.alloc({T}, DType::kF32);
   saved.loss = stash.alloc({T}, DType::kF32);
   ctx.ops.run(LinearFwd{.y = saved.logits, .x = saved.norm.y, .w = table_.value, .b = {}});
-  if (ctx.mode == Mode::kGenerate) return;
 
   Communicator& tp = ctx.mesh.tp();
   Frame frame(ctx.work);
@@ -35,6 +35,18 @@ void LmHead::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) cons
                               .step_state = ctx.step_state,
                               .parts = parts,
                               .labels = ctx.micro.labels});
+}
+
+// Only the last row of a sequence says what comes next.
+void LmHead::next_logits(Context& ctx, Stash& stash, Saved& saved) const {
+  const std::int64_t S = ctx.micro.S;
+  saved.logits = stash.alloc({ctx.micro.B, table_.local[0]}, saved.norm.y.dtype);
+  for (std::int64_t b = 0; b < ctx.micro.B; ++b) {
+    ctx.ops.run(LinearFwd{.y = saved.logits.rows(b, 1),
+                          .x = saved.norm.y.rows(b * S + S - 1, 1),
+                          .w = table_.value,
+                          .b = {}});
+  }
 }
 
 Tensor LmHead::backward_input(Context& ctx, const Tensor& /*dy*/, Stash& stash) const {

@@ -12,8 +12,8 @@ class LmHead final : public Layer {
  public:
   struct Saved {
     Norm::Saved norm;
-    Tensor logits;  // [T,V/tp]  backward_input writes their gradient here
-    Tensor lse;     // [T] f32
+    Tensor logits;  // [T,V/tp]  backward_input writes their gradient here; kGenerate: [B,V/tp]
+    Tensor lse;     // [T] f32   absent in kGenerate, as the next
     Tensor loss;    // [T] f32   nats per token
   };
   // `table` is the spec of the head's weight: its own, or the token embedding's when they are tied.
@@ -30,6 +30,8 @@ class LmHead final : public Layer {
   std::int64_t valid_columns() const { return table_.box.extent[0]; }
 
  private:
+  void next_logits(Context& ctx, Stash& stash, Saved& saved) const;
+
   Norm norm_;
   Param table_;
 };
