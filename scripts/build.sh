@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Configures and builds: scripts/build.sh [--debug | --sanitize=address,undefined | --sanitize=thread] [--all | TARGET...]
-# Without an option the Release binary, build/bin/orthant. --all builds the tests and benchmarks too.
+# Without an option the Release binary, build/bin/orthant. --all builds the tests too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,7 +6,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
   libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libpcre2-dev libsentencepiece-dev libgtest-dev libbenchmark-dev
+  libpcre2-dev libsentencepiece-dev libgtest-dev
 )
 # The checks that use these say that they are skipped where a distribution does not have them.
 check_packages=(git python3 clang-format-14 clang-tidy-14 libomp-14-dev)

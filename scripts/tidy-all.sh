@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install.sh build tests
 scripts/build.sh --all
-mapfile -t files < <(git ls-files "src/*.cpp" "tests/*.cpp" "bench/*.cpp")
+mapfile -t files < <(git ls-files "src/*.cpp" "tests/*.cpp")
 tools/tidy.sh "${files[@]}"

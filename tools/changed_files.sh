@@ -5,6 +5,6 @@ cd "$(dirname "$0")/.."
 {
   git diff --name-only HEAD
   git log --max-count=20 --name-only --format=
-} | awk '/^(src|tests|bench)\/.*\.cpp$/ && !seen[$0]++' | while IFS= read -r file; do
+} | awk '/^(src|tests)\/.*\.cpp$/ && !seen[$0]++' | while IFS= read -r file; do
   if [ -f "$file" ]; then echo "$file"; fi
 done

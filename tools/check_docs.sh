@@ -8,7 +8,7 @@ mapfile -t documents < <(ls README.md ARCHITECTURE.md CONTRIBUTING.md 2>/dev/nul
 python3 - "${documents[@]}" <<'PY'
 import glob, os, re, sys
 
-FOLDERS = ("src", "tests", "tools", "scripts", "configs", "docs", "cmake", "bench", ".ci")
+FOLDERS = ("src", "tests", "tools", "scripts", "configs", "docs", "cmake", ".ci")
 bad = 0
 
 

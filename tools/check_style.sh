@@ -9,7 +9,7 @@ complain() {
   bad=1
 }
 
-mapfile -t files < <(git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp')
+mapfile -t files < <(git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp')
 present=()
 for file in "${files[@]}"; do
   if [ -f "$file" ]; then present+=("$file"); fi

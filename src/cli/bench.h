@@ -15,6 +15,10 @@ struct BenchResult {
   std::string text;
 };
 
+// The clock of all measurements on `num_threads` threads: the wall's; with one thread the
+// processor's time, which other programs on the machine cannot take.
+double seconds_now(int num_threads);
+
 struct StepBench {
   RunConfig config;  // of one rank
   int num_threads;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -10,23 +9,21 @@
 #include <omp.h>
 
 #include "base/random.h"
+#include "cli/bench.h"
 #include "mem/device.h"
-#include "ops/cpu/onednn_reference.h"
 #include "ops/ops.h"
 
 namespace orthant {
-
-inline double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Bytes read plus written by a copy of 64 MiB.
 class ReferenceCopy {
  public:
   explicit ReferenceCopy(int num_threads)
-      : num_threads_(num_threads), from_(kBytes, 1), to_(kBytes, 2) {}
+      : num_threads_(num_threads),
+        from_(kBytes, 1),
+        to_(kBytes, 2) {}
   double bytes_per_second() {
-    const double start = seconds_now();
+    const double start = seconds_now(num_threads_);
 #pragma omp parallel num_threads(num_threads_)
     {
       const auto parts = static_cast<std::size_t>(omp_get_num_threads());
@@ -34,7 +31,7 @@ class ReferenceCopy {
       std::memcpy(to_.data() + kBytes / parts * part, from_.data() + kBytes / parts * part,
                   kBytes / parts);
     }
-    return 2.0 * kBytes / (seconds_now() - start);
+    return 2.0 * kBytes / (seconds_now(num_threads_) - start);
   }
 
  private:
@@ -47,7 +44,8 @@ class ReferenceCopy {
 class Bed {
  public:
   explicit Bed(int num_threads)
-      : ops_(make_ops("cpu", {.ledger = ledger_,
+      : num_threads_(num_threads),
+        ops_(make_ops("cpu", {.ledger = ledger_,
                               .in_flight = in_flight_,
                               .work = work_,
                               .num_threads = num_threads})) {}
@@ -91,12 +89,13 @@ class Bed {
   template <OpArgs A>
   double run_seconds(const A& args) {
     ledger_.restart();
-    const double start = seconds_now();
+    const double start = seconds_now(num_threads_);
     ops_->run(args);
-    return seconds_now() - start;
+    return seconds_now(num_threads_) - start;
   }
 
  private:
+  int num_threads_;
   Ledger ledger_;
   InFlight in_flight_;
   std::unique_ptr<Device> device_ = make_host_device();

@@ -2,8 +2,8 @@
 // whole tensor once, or of one message a rank.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "comm/backends.h"
@@ -54,10 +54,6 @@ constexpr Kind kKinds[] = {{"all_reduce", all_reduce, 1},
                            {"reduce_scatter", reduce_scatter, 1},
                            {"send", send, 2}};
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Best time of a round, in which all ranks begin and end together.
 double best_seconds(const CollectivesBench& bench, const Kind& kind, std::int64_t bytes) {
   ThreadWorld threads(bench.num_ranks, kDeadlineS);
@@ -73,15 +69,15 @@ double best_seconds(const CollectivesBench& bench, const Kind& kind, std::int64_
     const Tensor whole = arena.alloc({count}, DType::kF32, MemClass::kCommunication);
     const std::unique_ptr<Communicator> world =
         threads.join(r, {.ledger = ledger, .in_flight = in_flight});
-    const double first = seconds_now();
+    const double first = seconds_now(bench.num_ranks);
     while (!done) {
       ledger.restart();
       world->barrier();
-      const double start = seconds_now();
+      const double start = seconds_now(bench.num_ranks);
       kind.exchange(*world, whole);
-      if (r == 0 && seconds_now() - first > bench.seconds) done = true;
+      if (r == 0 && seconds_now(bench.num_ranks) - first > bench.seconds) done = true;
       world->barrier();
-      if (r == 0) best = std::min(best, seconds_now() - start);
+      if (r == 0) best = std::min(best, seconds_now(bench.num_ranks) - start);
     }
   });
   return best;
@@ -103,7 +99,8 @@ BenchResult bench_collectives(const CollectivesBench& bench) {
                        fmt::format("{:.2f}", gbps)});
     }
   }
-  result.text = fmt::format("{} thread ranks, best rounds\n", bench.num_ranks) + format_table(table);
+  result.text =
+      fmt::format("{} thread ranks, best rounds\n", bench.num_ranks) + format_table(table);
   return result;
 }
 

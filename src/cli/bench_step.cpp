@@ -1,7 +1,6 @@
 // orthant bench step: one rank's training step on random tokens, against oneDNN's own product in
 // the same run, and what each op of it costs.
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <vector>
 
@@ -17,12 +16,6 @@
 
 namespace orthant {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 constexpr int kReferenceSize = 1024;
 constexpr int kReferenceRuns = 5;  // before and after every step; the best of all counts
@@ -48,27 +41,27 @@ class CostTable final : public OpsObserver {
     double seconds = 0;
     Cost cost;
   };
-  CostTable(const Ledger& ledger, bool by_place) : ledger_(ledger), by_place_(by_place) {}
+  CostTable(const StepBench& bench, const Ledger& ledger) : bench_(bench), ledger_(ledger) {}
 
   void before(std::string_view op, const Cost& cost) override {
     std::string name(op);
-    if (by_place_) name += " " + kind_of_place(ledger_.where());
+    if (bench_.by_place) name += " " + kind_of_place(ledger_.where());
     row_ = &rows_[name];
     ++row_->calls;
     row_->cost.flops += cost.flops;
     row_->cost.bytes += cost.bytes;
-    start_ = Clock::now();
+    start_ = seconds_now(bench_.num_threads);
   }
-  void after() override { row_->seconds += seconds_since(start_); }
+  void after() override { row_->seconds += seconds_now(bench_.num_threads) - start_; }
 
   std::map<std::string, Row> take() { return std::exchange(rows_, {}); }
 
  private:
+  const StepBench& bench_;
   const Ledger& ledger_;
-  bool by_place_;
   std::map<std::string, Row> rows_;
   Row* row_ = nullptr;
-  Clock::time_point start_;
+  double start_ = 0;
 };
 
 // Micro-batches of one step, of uniform tokens.
@@ -115,18 +108,21 @@ Measured measure(const StepBench& bench, Rank& rank, const RandomStep& step) {
   measured.reference_type = reference.type();
   const auto measure_reference = [&] {
     for (int i = 0; i < kReferenceRuns; ++i) {
-      measured.reference_flops = std::max(measured.reference_flops, reference.flops_per_second());
+      const double start = seconds_now(bench.num_threads);
+      reference.run();
+      const double seconds = seconds_now(bench.num_threads) - start;
+      measured.reference_flops = std::max(measured.reference_flops, reference.flops() / seconds);
     }
   };
   const int num_micros = static_cast<int>(step.micros().size());
   constexpr int kWarmUp = 2;
-  CostTable table(rank.ledger(), bench.by_place);
+  CostTable table(bench, rank.ledger());
   for (int i = 1; i <= kWarmUp + bench.num_steps; ++i) {
     measure_reference();
     rank.observe_ops(i > kWarmUp ? &table : nullptr);
-    const Clock::time_point start = Clock::now();
+    const double start = seconds_now(bench.num_threads);
     rank.step(i, bench.config.optimizer.lr, step.micros(), num_micros);
-    const double seconds = seconds_since(start);
+    const double seconds = seconds_now(bench.num_threads) - start;
     if (i <= kWarmUp) continue;
     measured.step_seconds.push_back(seconds);
     auto rows = table.take();
@@ -175,8 +171,8 @@ void write_table(const Measured& measured, BenchResult& result) {
                     {"gb_per_s", gbps}});
   }
   const double rest = measured.best_seconds - sum;
-  text.push_back({"all ops", "", number(sum * 1e3, 2),
-                  number(sum / measured.best_seconds * 100, 1), "", ""});
+  text.push_back(
+      {"all ops", "", number(sum * 1e3, 2), number(sum / measured.best_seconds * 100, 1), "", ""});
   text.push_back({"outside ops", "", number(rest * 1e3, 2),
                   number(rest / measured.best_seconds * 100, 1), "", ""});
   result.text += format_table(text);
@@ -206,14 +202,16 @@ BenchResult report(const StepBench& bench, const Measured& measured) {
                  {"ratio", flops / seconds / reference},
                  {"best_ratio", flops / measured.best_seconds / reference}};
   result.text = fmt::format(
-      "{} steps of {} sequences of {} tokens in {}, {} threads: median {:.1f} ms, best {:.1f} ms\n"
-      "model:                  {:8.1f} GFLOP/s (median), {:.1f} (best): {:.1f} GFLOP a step\n"
-      "oneDNN's {}^3 in {:<4}: {:8.1f} GFLOP/s (best of {} before and after each step){}\n"
-      "model / oneDNN:         {:8.1f} % (median), {:.1f} % (best)\n"
+      "{} steps of {} sequences of {} tokens in {}, {}: median {:.1f} ms, best {:.1f} ms\n"
+      "model:                   {:8.1f} GFLOP/s (median), {:.1f} (best): {:.1f} GFLOP a step\n"
+      "oneDNN's {}^3 in {:<5}: {:8.1f} GFLOP/s (best of {} before and after each step){}\n"
+      "model / oneDNN:          {:8.1f} % (median), {:.1f} % (best)\n"
       "The best step by op:\n",
-      bench.num_steps, config.train.global_batch, config.train.seq_length,
-      config.precision.compute, bench.num_threads, seconds * 1e3, measured.best_seconds * 1e3,
-      flops * 1e-9 / seconds, flops * 1e-9 / measured.best_seconds, flops * 1e-9, kReferenceSize,
+      bench.num_steps, config.train.global_batch, config.train.seq_length, config.precision.compute,
+      bench.num_threads == 1 ? "1 thread (its processor time)"
+                             : fmt::format("{} threads", bench.num_threads),
+      seconds * 1e3, measured.best_seconds * 1e3, flops * 1e-9 / seconds,
+      flops * 1e-9 / measured.best_seconds, flops * 1e-9, kReferenceSize,
       name_of(measured.reference_type), reference * 1e-9, kReferenceRuns,
       other_type ? ";\noneDNN has no fast bf16 product for this processor, so this is f32's" : "",
       flops / seconds / reference * 100, flops / measured.best_seconds / reference * 100);

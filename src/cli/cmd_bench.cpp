@@ -1,6 +1,7 @@
 // orthant bench: one training step, ops and collectives as fractions of what the machine gives.
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <thread>
 
@@ -52,11 +53,10 @@ RunConfig step_config(const StepArguments& given) {
   if (!given.compute.empty()) {
     overrides.push_back(fmt::format("--precision.compute={}", given.compute));
   }
-  RunConfig config =
-      given.preset.empty()
-          ? load_run_config(given.path, overrides)
-          : parse_run_config(fmt::format("[model]\npreset = \"{}\"\n", given.preset), "--preset",
-                             overrides);
+  RunConfig config = given.preset.empty()
+                         ? load_run_config(given.path, overrides)
+                         : parse_run_config(fmt::format("[model]\npreset = \"{}\"\n", given.preset),
+                                            "--preset", overrides);
   if (config.layout.ranks != 1) {
     fail_user(
         "bench step measures one rank, layout.ranks={}; add --layout.ranks=1 --layout.tp=1 "
@@ -144,7 +144,9 @@ void add_bench_collectives(CLI::App& bench, Command& chosen) {
     bool json = false;
   };
   const auto given = std::make_shared<Arguments>();
-  command->add_option("--ranks", given->ranks, "ranks")->capture_default_str()->check(CLI::Range(2, 1024));
+  command->add_option("--ranks", given->ranks, "ranks")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1024));
   command->add_option("--max-mib", given->max_mib, "largest message, in MiB")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -163,6 +165,12 @@ void add_bench_collectives(CLI::App& bench, Command& chosen) {
 }
 
 }  // namespace
+
+double seconds_now(int num_threads) {
+  timespec now{};
+  clock_gettime(num_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 void add_bench(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand(

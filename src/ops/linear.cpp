@@ -13,16 +13,6 @@ double product_flops(const Sizes& n) {
   return 2.0 * static_cast<double>(n.T) * static_cast<double>(n.I) * static_cast<double>(n.O);
 }
 
-// f32 copies of the three operands, for processors without bf16 products.
-std::int64_t copies_bytes(const Sizes& n, DType type) {
-  if (type != DType::kBF16) return 0;
-  constexpr std::int64_t kAlign = 256;
-  const auto padded = [](std::int64_t count) {
-    return (4 * count + kAlign - 1) / kAlign * kAlign;
-  };
-  return padded(n.T * n.I) + padded(n.T * n.O) + padded(n.O * n.I);
-}
-
 Sizes sizes_of(const LinearFwd& a) {
   return {.T = a.x.shape[0], .I = a.x.shape[1], .O = a.w.shape[0]};
 }
@@ -87,16 +77,16 @@ Cost cost(const LinearBwdWeight& a) {
           .bytes = bytes_moved(a) + bytes_of(a.writes())};
 }
 
-std::int64_t workspace_bytes(const LinearFwd& a) {
-  return copies_bytes(sizes_of(a), a.x.dtype);
+std::int64_t workspace_bytes(const LinearFwd& /*a*/) {
+  return 0;
 }
 
-std::int64_t workspace_bytes(const LinearBwdInput& a) {
-  return copies_bytes(sizes_of(a), a.dy.dtype);
+std::int64_t workspace_bytes(const LinearBwdInput& /*a*/) {
+  return 0;
 }
 
-std::int64_t workspace_bytes(const LinearBwdWeight& a) {
-  return copies_bytes(sizes_of(a), a.x.dtype);
+std::int64_t workspace_bytes(const LinearBwdWeight& /*a*/) {
+  return 0;
 }
 
 }  // namespace orthant

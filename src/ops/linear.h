@@ -47,7 +47,7 @@ void check(const LinearBwdWeight& a);
 Cost cost(const LinearFwd& a);
 Cost cost(const LinearBwdInput& a);
 Cost cost(const LinearBwdWeight& a);
-// bf16: f32 copies of the three operands, each rounded up to 256 bytes. Otherwise 0.
+// 0: a backend that converts operands does so block by block, in memory of its own.
 std::int64_t workspace_bytes(const LinearFwd& a);
 std::int64_t workspace_bytes(const LinearBwdInput& a);
 std::int64_t workspace_bytes(const LinearBwdWeight& a);

@@ -35,6 +35,14 @@ concept OpArgs = requires(const A& a) {
   workspace_bytes(a);
 };
 
+// Told when an op begins and ends: for measuring.
+class OpsObserver {
+ public:
+  virtual ~OpsObserver() = default;
+  virtual void before(std::string_view op, const Cost& cost) = 0;
+  virtual void after() = 0;
+};
+
 class Ops {
  public:
   Ops(Ledger& ledger, InFlight& in_flight, Arena& work)
@@ -50,10 +58,17 @@ class Ops {
     check(args);
     const auto reads = args.reads();
     const auto writes = args.writes();
-    record(A::kName, cost(args), reads, writes);
+    const Cost costs = cost(args);
+    record(A::kName, costs, reads, writes);
     Frame frame(work_);
-    exec(args, frame.alloc({workspace_bytes(args)}, DType::kU8));
+    const Tensor workspace = frame.alloc({workspace_bytes(args)}, DType::kU8);
+    if (observer_ != nullptr) observer_->before(A::kName, costs);
+    exec(args, workspace);
+    if (observer_ != nullptr) observer_->after();
   }
+
+  // Null: none. It must outlive the ops that it observes.
+  void observe(OpsObserver* observer) { observer_ = observer; }
 
  protected:
   virtual void exec(const LinearFwd& a, const Tensor& workspace) = 0;
@@ -91,6 +106,7 @@ class Ops {
   Ledger& ledger_;
   InFlight& in_flight_;
   Arena& work_;
+  OpsObserver* observer_ = nullptr;
 };
 
 // What an Ops is built on. The references outlive it.

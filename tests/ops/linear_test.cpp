@@ -75,16 +75,5 @@ TEST(Linear, AProductCountsTwoFlopsForEachTerm) {
   EXPECT_EQ(cost.bytes, 4 * (7 * 13 + 5 * 13 + 7 * 5));
 }
 
-TEST(Linear, Bf16KeepsRoomForCopiesOfItsOperands) {
-  OpBed bed("meta");
-  LinearFwd a{.y = bed.out({7, 5}, DType::kBF16),
-              .x = bed.out({7, 13}, DType::kBF16),
-              .w = bed.out({5, 13}, DType::kBF16),
-              .b = {}};
-  EXPECT_EQ(workspace_bytes(a), 512 + 512 + 256);
-  a.x.dtype = DType::kF32;
-  EXPECT_EQ(workspace_bytes(a), 0);
-}
-
 }  // namespace
 }  // namespace orthant

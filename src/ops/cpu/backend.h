@@ -1,11 +1,12 @@
-// CpuOps: the class behind make_cpu_ops. It owns what its threads need between calls; nothing is
-// allocated after construction.
+// CpuOps: the class behind make_cpu_ops. It owns what its threads need between calls; the first
+// product of a shape may allocate, nothing else does after construction.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "base/check.h"
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/products.h"
 #include "ops/cpu/vector.h"
 #include "ops/ops.h"
 
@@ -46,7 +47,7 @@ class CpuOps final : public Ops {
 
  private:
   int num_threads_;
-  Gemm gemm_;
+  std::unique_ptr<Products> products_;
   std::vector<AlignedFloats> scratch_;  // one for each thread
 };
 

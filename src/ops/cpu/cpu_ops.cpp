@@ -11,7 +11,7 @@ namespace cpu {
 CpuOps::CpuOps(const OpsParts& parts)
     : Ops(parts.ledger, parts.in_flight, parts.work),
       num_threads_(std::max(1, parts.num_threads)),
-      gemm_(num_threads_) {
+      products_(make_products(num_threads_)) {
   for (int thread = 0; thread < num_threads_; ++thread) {
     scratch_.emplace_back(kScratchFloats);
   }

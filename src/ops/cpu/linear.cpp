@@ -81,42 +81,42 @@ void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
     });
     return;
   }
-  gemm_.run({.M = a.x.shape[0],
-             .N = a.w.shape[0],
-             .K = a.x.shape[1],
-             .a = matrix(a.x),
-             .b = matrix(a.w, true),
-             .c = a.y.data,
-             .c_type = a.y.dtype,
-             .c_stride = a.y.shape[1],
-             .bias = a.b.data,
-             .into = Into::kSet});
+  products_->run({.M = a.x.shape[0],
+                  .N = a.w.shape[0],
+                  .K = a.x.shape[1],
+                  .a = matrix(a.x),
+                  .b = matrix(a.w, true),
+                  .c = a.y.data,
+                  .c_type = a.y.dtype,
+                  .c_stride = a.y.shape[1],
+                  .bias = a.b.data,
+                  .into = Into::kSet});
 }
 
 void CpuOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
-  gemm_.run({.M = a.dy.shape[0],
-             .N = a.w.shape[1],
-             .K = a.dy.shape[1],
-             .a = matrix(a.dy),
-             .b = matrix(a.w),
-             .c = a.dx.data,
-             .c_type = a.dx.dtype,
-             .c_stride = a.dx.shape[1],
-             .bias = nullptr,
-             .into = Into::kSet});
+  products_->run({.M = a.dy.shape[0],
+                  .N = a.w.shape[1],
+                  .K = a.dy.shape[1],
+                  .a = matrix(a.dy),
+                  .b = matrix(a.w),
+                  .c = a.dx.data,
+                  .c_type = a.dx.dtype,
+                  .c_stride = a.dx.shape[1],
+                  .bias = nullptr,
+                  .into = Into::kSet});
 }
 
 void CpuOps::exec(const LinearBwdWeight& a, const Tensor& /*workspace*/) {
-  gemm_.run({.M = a.dy.shape[1],
-             .N = a.x.shape[1],
-             .K = a.dy.shape[0],
-             .a = matrix(a.dy, true),
-             .b = matrix(a.x),
-             .c = a.dw.data,
-             .c_type = a.dw.dtype,
-             .c_stride = a.dw.shape[1],
-             .bias = nullptr,
-             .into = Into::kAdd});
+  products_->run({.M = a.dy.shape[1],
+                  .N = a.x.shape[1],
+                  .K = a.dy.shape[0],
+                  .a = matrix(a.dy, true),
+                  .b = matrix(a.x),
+                  .c = a.dw.data,
+                  .c_type = a.dw.dtype,
+                  .c_stride = a.dw.shape[1],
+                  .bias = nullptr,
+                  .into = Into::kAdd});
   if (a.db.present()) {
     with_type(a.dy.dtype, LinearBwdWeight::kName,
               [&](auto element) { add_column_sums<decltype(element)>(a.db, a.dy, num_threads_); });
