@@ -8,14 +8,20 @@
 #include "hf/half.h"
 
 namespace orthant {
+namespace {
+
+// The keys and values of a text this long still fit the address space of a dry run.
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 23;
+
+}  // namespace
 
 GeneratorConfig generator_config(const ModelConfig& model, DType compute,
                                  std::int64_t prompt_tokens, std::int64_t num_tokens) {
   if (prompt_tokens < 1) {
     fail_user("the prompt has no token; give one with at least one");
   }
-  if (num_tokens < 1) {
-    fail_user("tokens={}: at least 1 must be asked for", num_tokens);
+  if (num_tokens < 1 || num_tokens > kMaxTokens) {
+    fail_user("--tokens={}: 1 to {} can be asked for", num_tokens, kMaxTokens);
   }
   // The last token of a text is not read by the model.
   std::int64_t max_tokens = prompt_tokens + num_tokens - 1;
@@ -44,7 +50,7 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
   const LayoutConfig layout;  // one rank
   mesh_ = std::make_unique<Mesh>(mesh_shape(layout), *world_);
   for (const char* name : {"params", "work", "cache"}) {
-    make_arena(name, kDryRunArenaBytes, capacities);
+    make_arena(name, kDryRunParamsBytes, capacities);
   }
   for (const char* name : {"slot0", "slot1"}) {
     make_arena(name, kDryRunSlotBytes, capacities);

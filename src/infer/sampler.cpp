@@ -29,13 +29,13 @@ std::size_t most_likely(std::span<const float> logits) {
 
 Sampler::Sampler(const SamplerConfig& config) : config_(config) {
   if (!(config.temperature >= 0) || std::isinf(config.temperature)) {
-    fail_user("temperature={}: it must be 0 (the most likely token) or more", config.temperature);
+    fail_user("--temperature={}: it must be 0 (the most likely token) or more", config.temperature);
   }
   if (config.top_k < 0) {
-    fail_user("top_k={}: it must be 0 (all tokens) or more", config.top_k);
+    fail_user("--top-k={}: it must be 0 (all tokens) or more", config.top_k);
   }
   if (!(config.top_p > 0 && config.top_p <= 1)) {
-    fail_user("top_p={}: it must be above 0 and at most 1 (all tokens)", config.top_p);
+    fail_user("--top-p={}: it must be above 0 and at most 1 (all tokens)", config.top_p);
   }
 }
 

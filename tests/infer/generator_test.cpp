@@ -222,6 +222,12 @@ TEST(GeneratorConfig, RefusesAPromptBeyondTheLearnedPositions) {
   }
 }
 
+TEST(GeneratorConfig, RefusesTextsOfNoOrTooManyTokens) {
+  for (const std::int64_t tokens : {std::int64_t{0}, std::int64_t{-5}, std::int64_t{1} << 40}) {
+    EXPECT_THROW(generator_config(small_model("llama"), DType::kF32, 1, tokens), Error) << tokens;
+  }
+}
+
 TEST(GeneratorConfig, OtherPositionsGoOnPastMaxPositions) {
   for (const char* family : {"bloom", "llama"}) {
     const GeneratorConfig config = generator_config(small_model(family), DType::kF32, 20, 30);

@@ -118,11 +118,11 @@ std::string refusal(const SamplerConfig& config) {
 
 TEST(Sampler, RefusesValuesOutOfRangeByName) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_NE(refusal({.temperature = -1}).find("temperature=-1"), std::string::npos);
-  EXPECT_NE(refusal({.temperature = nan}).find("temperature=nan"), std::string::npos);
-  EXPECT_NE(refusal({.top_k = -2}).find("top_k=-2"), std::string::npos);
-  EXPECT_NE(refusal({.top_p = 0}).find("top_p=0"), std::string::npos);
-  EXPECT_NE(refusal({.top_p = 1.5}).find("top_p=1.5"), std::string::npos);
+  EXPECT_NE(refusal({.temperature = -1}).find("--temperature=-1"), std::string::npos);
+  EXPECT_NE(refusal({.temperature = nan}).find("--temperature=nan"), std::string::npos);
+  EXPECT_NE(refusal({.top_k = -2}).find("--top-k=-2"), std::string::npos);
+  EXPECT_NE(refusal({.top_p = 0}).find("--top-p=0"), std::string::npos);
+  EXPECT_NE(refusal({.top_p = 1.5}).find("--top-p=1.5"), std::string::npos);
   EXPECT_EQ(refusal({}), "");
 }
 
