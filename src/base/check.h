@@ -42,9 +42,6 @@ template <class... Args>
 }  // namespace orthant
 
 // A promise between parts of the program. The message says what was found.
-#define ORTHANT_CHECK(condition, ...)                                             \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]] {                                              \
-      throw ::orthant::Error(::orthant::Fault::kRun, ::fmt::format(__VA_ARGS__)); \
-    }                                                                             \
-  } while (false)
+#define ORTHANT_CHECK(condition, ...) \
+  ((condition) ? static_cast<void>(0) \
+               : throw ::orthant::Error(::orthant::Fault::kRun, ::fmt::format(__VA_ARGS__)))

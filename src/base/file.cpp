@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,8 +19,8 @@ namespace {
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path) {
   const int error = errno;
   const std::string message = fmt::format("cannot {} {}: {}", doing, path, std::strerror(error));
-  const bool user =
-      error == ENOENT || error == EACCES || error == EISDIR || error == ENOTDIR || error == EROFS;
+  constexpr int kOfUser[] = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS};
+  const bool user = std::find(std::begin(kOfUser), std::end(kOfUser), error) != std::end(kOfUser);
   throw Error(user ? Fault::kUser : Fault::kRun, message);
 }
 
@@ -40,12 +41,15 @@ std::string read_text_file(const std::string& path) {
 
 void write_file_atomically(const std::string& path, std::string_view content) {
   const std::string partial = path + ".partial";
-  {
+  try {
     File file(partial, File::Mode::kCreate);
     file.write(std::as_bytes(std::span(content)), 0);
     file.sync();
+    if (::rename(partial.c_str(), path.c_str()) != 0) fail_io("rename to", path);
+  } catch (const Error&) {
+    ::unlink(partial.c_str());
+    throw;
   }
-  if (::rename(partial.c_str(), path.c_str()) != 0) fail_io("rename to", path);
   sync_folder(std::filesystem::path(path).parent_path().string());
 }
 
@@ -55,6 +59,35 @@ void sync_folder(const std::string& path) {
   const int status = ::fsync(fd);
   ::close(fd);
   if (status != 0) fail_io("sync", folder);
+}
+
+void require_folder_can_be_made(const std::string& path, std::string_view asked) {
+  namespace fs = std::filesystem;
+  if (path.empty()) fail_user("{} is empty; give a folder", asked);
+  std::error_code error;
+  fs::path at = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(at, error) && at.has_relative_path()) {
+    at = at.parent_path();
+  }
+  if (!fs::is_directory(at, error)) {
+    fail_user("{}='{}' cannot be a folder: {} is a file; give another", asked, path, at.string());
+  }
+  if (::access(at.c_str(), W_OK | X_OK) != 0) {
+    fail_user("{}='{}': {} cannot be written to: {}; give another", asked, path, at.string(),
+              std::strerror(errno));
+  }
+}
+
+void require_file_can_be_made(const std::string& path, std::string_view asked) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    fail_user("{}='{}' is a folder; give the name of a file", asked, path);
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    fail_user("{}='{}': the folder {} does not exist; make it first", asked, path, folder.string());
+  }
+  require_folder_can_be_made(folder.empty() ? "." : folder.string(), asked);
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {

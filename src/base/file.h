@@ -18,6 +18,12 @@ void write_file_atomically(const std::string& path, std::string_view content);
 
 void sync_folder(const std::string& path);
 
+// A user error when `path` cannot become a folder that can be written to; makes nothing. `asked` is
+// for messages: "log.dir".
+void require_folder_can_be_made(const std::string& path, std::string_view asked);
+// The same for a file that is to be written.
+void require_file_can_be_made(const std::string& path, std::string_view asked);
+
 // A file mapped for reading.
 class MappedFile {
  public:

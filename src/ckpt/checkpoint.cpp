@@ -1,10 +1,13 @@
 #include "ckpt/checkpoint.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
+
+#include <fcntl.h>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -16,6 +19,11 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kUnfinished = ".partial";
+constexpr const char* kReplaced = ".replaced";  // still whole: counts as a checkpoint
+
+std::string folder_name(std::int64_t step) {
+  return fmt::format("{}{:08}", kPrefix, step);
+}
 
 // Folders step-<number>, newest first. Zero-padded, so names sort as numbers do.
 std::vector<std::string> checkpoint_folders(const std::string& dir) {
@@ -24,18 +32,44 @@ std::vector<std::string> checkpoint_folders(const std::string& dir) {
   for (const auto& entry : fs::directory_iterator(dir, none)) {
     const std::string name = entry.path().filename().string();
     const bool finished = !name.ends_with(kUnfinished);
-    if (entry.is_directory() && name.starts_with(kPrefix) && finished)
+    if (name.starts_with(kPrefix) && finished && entry.is_directory(none))
       folders.push_back(entry.path().string());
   }
   std::sort(folders.rbegin(), folders.rend());
   return folders;
 }
 
+[[noreturn]] void fail_rename(const std::string& from, const std::string& to,
+                              const std::string& why) {
+  fail_run("cannot rename {} to {}: {}; look at the folder's owner and mount", from, to, why);
+}
+
+// Where `to` is there, one of the two stands under a finished name at every moment.
+void put_in_place(const std::string& from, const std::string& to) {
+  std::error_code error;
+  std::string old = from;
+  if (!fs::exists(to, error)) {
+    fs::rename(from, to, error);
+    if (error) fail_rename(from, to, error.message());
+  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    // This file system cannot exchange names.
+    old = to + kReplaced;
+    fs::remove_all(old, error);
+    fs::rename(to, old, error);
+    if (error) fail_rename(to, old, error.message());
+    fs::rename(from, to, error);
+    if (error) fail_rename(from, to, error.message());
+  }
+  sync_folder(fs::path(to).parent_path().string());
+  fs::remove_all(old, error);
+}
+
 }  // namespace
 
 Checkpoint open_checkpoint(const std::string& folder) {
   const std::string path = folder + "/" + kManifest;
-  if (!fs::exists(path)) {
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) {
     fail_user(
         "{} is not a checkpoint: it has no {}; name a folder step-N of a checkpoint directory",
         folder, kManifest);
@@ -62,7 +96,9 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
                                             std::vector<std::string>& passed_over) {
   for (const std::string& folder : checkpoint_folders(dir)) {
     try {
-      return open_checkpoint(folder);
+      Checkpoint checkpoint = open_checkpoint(folder);
+      checkpoint_source(checkpoint);  // throws when a file has no sound header
+      return checkpoint;
     } catch (const Error& error) {
       passed_over.emplace_back(error.what());
     }
@@ -83,12 +119,12 @@ CheckpointSave::CheckpointSave(std::string dir, std::int64_t step)
       step_(step) {}
 
 std::string CheckpointSave::folder() const {
-  return fmt::format("{}/{}{:08}{}", dir_, kPrefix, step_, kUnfinished);
+  return dir_ + "/" + folder_name(step_) + kUnfinished;
 }
 
 void CheckpointSave::begin(const StateFiles& files) const {
+  remove_unfinished(dir_);
   std::error_code error;
-  fs::remove_all(folder(), error);
   fs::create_directories(folder(), error);
   if (error) {
     fail_run("cannot make checkpoint folder {}: {}; choose another checkpoint.dir or make room",
@@ -99,21 +135,25 @@ void CheckpointSave::begin(const StateFiles& files) const {
 
 void CheckpointSave::commit(const Manifest& manifest, int keep) const {
   write_file_atomically(folder() + "/" + kManifest, manifest_text(manifest));
-  const std::string finished = fmt::format("{}/{}{:08}", dir_, kPrefix, step_);
+  put_in_place(folder(), dir_ + "/" + folder_name(step_));
+  // Those of later steps are of another run: the one just written must not go for them.
+  std::vector<std::string> folders = checkpoint_folders(dir_);
+  const std::string next = dir_ + "/" + folder_name(step_ + 1);
+  std::erase_if(folders, [&next](const std::string& folder) { return folder >= next; });
   std::error_code error;
-  fs::remove_all(finished, error);
-  fs::rename(folder(), finished, error);
-  if (error) fail_run("cannot rename {} to {}: {}", folder(), finished, error.message());
-  sync_folder(dir_);
-  const std::vector<std::string> folders = checkpoint_folders(dir_);
   for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < folders.size(); ++i) {
     fs::remove_all(folders[i], error);
   }
 }
 
-void CheckpointSave::abandon() const noexcept {
+void remove_unfinished(const std::string& dir) noexcept {
   std::error_code error;
-  fs::remove_all(folder(), error);
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kUnfinished)) {
+      fs::remove_all(entry.path(), error);
+    }
+  }
 }
 
 }  // namespace orthant

@@ -28,6 +28,9 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
 
 std::unique_ptr<StateSource> checkpoint_source(const Checkpoint& checkpoint);
 
+// Removes what saves that failed or were killed have left in `dir`. No rank may be saving.
+void remove_unfinished(const std::string& dir) noexcept;
+
 // Saving, in three parts. begin() and commit() are one rank's; between them every rank writes with
 // a StateWriter into folder().
 class CheckpointSave {
@@ -36,9 +39,9 @@ class CheckpointSave {
   std::string folder() const;  // of the unfinished checkpoint
 
   void begin(const StateFiles& files) const;
-  // Writes the manifest, renames, and removes all but the newest `keep` checkpoints (0: keeps all).
+  // Writes the manifest, puts the folder in its place, where one of the same step may stand, and
+  // removes all but the newest `keep` checkpoints up to this step (0: keeps all).
   void commit(const Manifest& manifest, int keep) const;
-  void abandon() const noexcept;  // removes the unfinished folder
 
  private:
   std::string dir_;

@@ -191,15 +191,18 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
   }
   const SafetensorsLayout layout(std::move(specs), metadata);
   const std::string partial = path + ".partial";
-  {
+  std::error_code error;
+  try {
     File file = create_safetensors(partial, layout);
     for (const NamedTensor& named : tensors) {
       file.write({named.tensor.data, static_cast<std::size_t>(named.tensor.bytes())},
                  layout.offset(named.name));
     }
     file.sync();
+  } catch (const Error&) {
+    std::filesystem::remove(partial, error);
+    throw;
   }
-  std::error_code error;
   std::filesystem::rename(partial, path, error);
   if (error) fail_run("cannot rename {} to {}: {}", partial, path, error.message());
   sync_folder(std::filesystem::path(path).parent_path().string());

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "ckpt/checkpoint.h"
 #include "cli/commands.h"
 #include "hf/hf_source.h"
@@ -19,13 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint of step 0 in the directory `to`, weights and zero moments.
-void to_checkpoint(const std::string& from, const std::string& to) {
-  const HfConfig config = read_hf_config(from);
-  const HfSource source(config.model, from);
-  const std::vector<ParamSpec> params = canonical_params(config.model);
+// Weights and zero moments.
+void write_checkpoint(const HfSource& source, const ModelConfig& model,
+                      const CheckpointSave& save) {
+  const std::vector<ParamSpec> params = canonical_params(model);
   const StateFiles files(params, StateSet::kTraining);
-  const CheckpointSave save(to, 0);
   save.begin(files);
   StateWriter writer(files, save.folder());
   constexpr std::int64_t kChunk = 1 << 20;
@@ -41,13 +40,32 @@ void to_checkpoint(const std::string& from, const std::string& to) {
     }
   }
   writer.sync();
-  save.commit({.model = model_fields(config.model), .files = files.files()}, 0);
+  save.commit({.model = model_fields(model), .files = files.files()}, 0);
+}
+
+// A checkpoint of step 0 in the directory `to`.
+void to_checkpoint(const std::string& from, const std::string& to) {
+  const HfConfig config = read_hf_config(from);
+  const HfSource source(config.model, from);
+  require_folder_can_be_made(to, "convert TO");
+  std::vector<std::string> passed_over;
+  if (const auto newest = newest_checkpoint(to, passed_over); newest) {
+    fail_user("convert: {} has a checkpoint already, {}; nothing was written, give a new name", to,
+              newest->folder);
+  }
+  try {
+    write_checkpoint(source, config.model, CheckpointSave(to, 0));
+  } catch (const Error&) {
+    remove_unfinished(to);
+    throw;
+  }
   fmt::print("{}: checkpoint of step 0 with {} parameters\n", to, count_parameters(config.model));
 }
 
 // `from` is a checkpoint folder, or a directory of them: then the newest.
 Checkpoint find_checkpoint(const std::string& from) {
-  if (fs::exists(from + "/manifest.json")) return open_checkpoint(from);
+  std::error_code unknown;
+  if (fs::exists(from + "/manifest.json", unknown)) return open_checkpoint(from);
   std::vector<std::string> passed_over;
   auto newest = newest_checkpoint(from, passed_over);
   for (const std::string& damage : passed_over) {
@@ -94,7 +112,8 @@ void add_convert(CLI::App& app, Command& chosen) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   command->final_callback([arguments, &chosen] {
     chosen = [arguments] {
-      if (fs::exists(arguments->from + "/config.json")) {
+      std::error_code unknown;
+      if (fs::exists(arguments->from + "/config.json", unknown)) {
         to_checkpoint(arguments->from, arguments->to);
       } else {
         to_hugging_face(arguments->from, arguments->to,

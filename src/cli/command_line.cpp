@@ -1,6 +1,9 @@
 // Parsing, and the one place where errors become messages and exit statuses.
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include <CLI/CLI.hpp>
@@ -57,22 +60,32 @@ int run_command_line(int argc, char** argv) {
   CLI::App app("orthant trains large language models with 3D parallelism", "orthant");
   app.require_subcommand(1);
   Command chosen;
-  for (const auto add :
-       {add_data, add_train, add_plan, add_eval, add_convert, add_bench, add_doctor, add_version}) {
+  for (const auto add : {add_data, add_train, add_plan, add_eval, add_generate, add_convert,
+                         add_bench, add_doctor, add_version}) {
     add(app, chosen);
   }
-  if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
-    return say(unknown_command(app, argv[1]), kWrongUse);
+  if (argc < 2) {
+    return say("no command is given; the commands are " + join(command_names(app)), kWrongUse);
+  }
+  const std::string word = argv[1];
+  if (word != "--help" && word != "-h" && !is_command(app, word)) {
+    return say(unknown_command(app, word), kWrongUse);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return say(fmt::format("{}; see orthant {} --help", error.what(), argc > 1 ? argv[1] : ""),
+    const std::string text = error.what();
+    return say(fmt::format("{}; see orthant {}--help", text.substr(0, text.find('\n')),
+                           is_command(app, word) ? word + " " : ""),
                kWrongUse);
   }
+  // A file that grows beyond the limit of its size is an error with a name, not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return chosen();
+    const int status = chosen();
+    if (std::fflush(stdout) != 0) fail_run("standard output: {}", std::strerror(errno));
+    return status;
   } catch (const Error& error) {
     return say(error.what(), static_cast<int>(error.fault()));
   } catch (const std::bad_alloc&) {

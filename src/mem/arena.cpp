@@ -36,11 +36,11 @@ Arena::~Arena() {
 Tensor Arena::alloc(const Shape& shape, DType dtype, MemClass what) {
   const std::int64_t bytes = (shape.count() * size_of(dtype) + kAlign - 1) / kAlign * kAlign;
   if (now_.top + bytes > capacity_) {
-    fail_run(
-        "arena '{}' is planned for {}, tensor {} {} raises it to {}; plan and run disagree, please "
-        "report",
-        name_, format_bytes(capacity_), shape.text(), name_of(dtype),
-        format_bytes(now_.top + bytes));
+    throw Error(Fault::kPlan, fmt::format("arena '{}' is planned for {}, tensor {} {} raises it to "
+                                          "{}; plan and run disagree, please "
+                                          "report",
+                                          name_, format_bytes(capacity_), shape.text(),
+                                          name_of(dtype), format_bytes(now_.top + bytes)));
   }
   const Tensor tensor{.data = base_ + now_.top, .shape = shape, .dtype = dtype};
   now_.top += bytes;

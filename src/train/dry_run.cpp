@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "comm/backends.h"
 
 namespace orthant {
@@ -20,9 +21,7 @@ void keep_names(DryRun& run, std::span<const Entry> entries) {
   }
 }
 
-}  // namespace
-
-DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
+DryRun run_dry(const RankConfig& config, int rank, int eval_micros) {
   const std::unique_ptr<Device> device = make_meta_device();
   const Backend backend{
       .device = *device,
@@ -39,6 +38,20 @@ DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
   if (eval_micros > 0) meta.evaluate({}, eval_micros);
   run.memory = meta.memory();
   return run;
+}
+
+}  // namespace
+
+DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
+  try {
+    return run_dry(config, rank, eval_micros);
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kPlan) throw;
+    throw Error(Fault::kPlan,
+                fmt::format("rank {} needs more memory than can be planned for; lower "
+                            "layout.micro_batch={} or train.seq_length={}",
+                            rank, config.layout.micro_batch, config.seq_length));
+  }
 }
 
 }  // namespace orthant

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "ckpt/safetensors.h"
 #include "train/loop.h"
 #include "train/rank_threads.h"
@@ -73,6 +74,7 @@ class LogitsFile {
 
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
                     const std::string& logits) {
+  if (!logits.empty()) require_file_can_be_made(logits, "--logits");
   const RunData data = open_data(config);
   if (data.valid == nullptr) {
     fail_user("eval: the run has no validation data; set data.valid or data.split");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -73,8 +75,7 @@ class Worker {
       rank_.gradients(step, micros, num_micros);
       save_gradients(rank_, config_, run_.dump->path);
     }
-    const StepResult result =
-        rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
+    const StepResult result = rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
     if (!result.is_finite) fail_not_finite(step, result, micros);
     slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
 
@@ -117,7 +118,7 @@ class Worker {
         "step {}: loss is {} and gradient norm {}; the first that is not finite is {}. Nothing was "
         "changed by this "
         "step. Lower optimizer.lr={} or look at the data of this step",
-        step, result.loss, result.grad_norm, where, config_.optimizer.lr);
+        step, std::abs(result.loss), result.grad_norm, where, config_.optimizer.lr);
   }
 
   SharedRun& run_;
@@ -129,14 +130,59 @@ class Worker {
   double slowest_step_s_ = 0;
 };
 
+// What can be refused is refused here, before anything is made.
+void require_outputs(const RunConfig& config, const std::optional<GradientDump>& dump) {
+  require_folder_can_be_made(config.log.dir, "log.dir");
+  if (!config.checkpoint.dir.empty()) {
+    require_folder_can_be_made(config.checkpoint.dir, "checkpoint.dir");
+  }
+  if (dump) require_file_can_be_made(dump->path, "--dump-gradients");
+}
+
+// Before the first step, so that no run ends at its first save. False: it was there.
+bool make_folder(const std::string& path, const char* asked) {
+  std::error_code error;
+  const bool is_new = std::filesystem::create_directories(path, error);
+  if (error) fail_user("{}='{}' cannot be made: {}; give another", asked, path, error.message());
+  return is_new;
+}
+
+void make_folders(const RunConfig& config) {
+  const bool is_new_log = make_folder(config.log.dir, "log.dir");
+  if (config.checkpoint.dir.empty()) return;
+  try {
+    make_folder(config.checkpoint.dir, "checkpoint.dir");
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (is_new_log) std::filesystem::remove(config.log.dir, ignored);
+    throw;
+  }
+}
+
+// Runs the ranks; what they have left unfinished goes when all of them have stopped.
+void run_workers(const RankConfig& rank, SharedRun& run, Report& report) {
+  try {
+    run_ranks(rank, run.plan, run.config.device.kind, [&](Rank& r, int number) {
+      Worker(run, r, number == 0 ? &report : nullptr).train();
+    });
+  } catch (...) {
+    if (!run.config.checkpoint.dir.empty()) remove_unfinished(run.config.checkpoint.dir);
+    if (run.dump) remove_unfinished_gradients(run.dump->path);
+    throw;
+  }
+}
+
 }  // namespace
 
 int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
+  // Whoever reads the terminal's lines may go; the run stays.
+  std::signal(SIGPIPE, SIG_IGN);
+  require_outputs(config, dump);
   SharedRun run{.config = config,
-          .dump = dump,
-          .plan = {},
-          .weights = find_weights(config),
-          .data = open_data(config)};
+                .dump = dump,
+                .plan = {},
+                .weights = find_weights(config),
+                .data = open_data(config)};
   if (run.weights.resumed) run.first_step = run.weights.resumed->step + 1;
   if (dump && (dump->step < run.first_step || dump->step > config.train.steps)) {
     fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
@@ -144,19 +190,19 @@ int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
   }
   const RankConfig rank = rank_config(config);
   run.plan = plan_run(rank, run.data.valid == nullptr ? 0 : eval_micros(config));
+  require_fit(rank, run.plan, available_host_bytes());
+  make_folders(config);
   Report report(config, run.plan, run.first_step);
   for (const std::string& damage : run.weights.passed_over) {
     report.message(damage);
   }
   report.message(fmt::format("weights: {}", run.weights.origin));
   report.message(memory_table(rank, run.plan));
-  require_fit(rank, run.plan, available_host_bytes());
   if (run.first_step > config.train.steps) {
     report.message(fmt::format("all {} steps are done", config.train.steps));
     return 0;
   }
-  run_ranks(rank, run.plan, config.device.kind,
-            [&](Rank& r, int number) { Worker(run, r, number == 0 ? &report : nullptr).train(); });
+  run_workers(rank, run, report);
   report.finish();
   return run.signal == 0 ? 0 : 128 + run.signal;
 }

@@ -67,9 +67,9 @@ void Rank::make_arenas(const std::optional<MemoryPlan>& capacities, int num_slot
     }
     arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes));
   };
-  make("params", kDryRunArenaBytes);
-  make("work", kDryRunArenaBytes);
-  make("messages", kDryRunArenaBytes);
+  make("params", kDryRunParamsBytes);
+  make("work", kDryRunWorkBytes);
+  make("messages", kDryRunWorkBytes);
   for (int i = 0; i < num_slots; ++i) {
     make(fmt::format("slot{}", i), kDryRunSlotBytes);
   }

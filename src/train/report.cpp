@@ -16,7 +16,6 @@ double wall_s() {
 
 // The folder, with the run's complete options in it.
 const std::string& prepared(const RunConfig& config) {
-  std::filesystem::create_directories(config.log.dir);
   write_file_atomically(config.log.dir + "/run.toml", to_toml(config));
   return config.log.dir;
 }

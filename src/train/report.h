@@ -17,8 +17,8 @@ namespace orthant {
 
 class Report {
  public:
-  // Opens the files in config.log.dir; lines of steps from first_step on, which a lost run wrote,
-  // go.
+  // Opens the files in config.log.dir, which is there; lines of steps from first_step on, which a
+  // lost run wrote, go.
   Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step);
 
   // `seconds`: of the whole step, evaluation included in wall time but not in step_ms.

@@ -27,6 +27,14 @@ void check_least(const char* option, std::int64_t value, std::int64_t least) {
   if (value > kMaxCount) fail_user("{}={} is above {}; correct it", option, value, kMaxCount);
 }
 
+// Factors are at most kMaxCount or a product of two that are.
+void check_product(const char* options, std::int64_t a, std::int64_t b, std::int64_t most) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product) || product > most) {
+    fail_user("{} is {}*{}, above {}; lower one of them", options, a, b, most);
+  }
+}
+
 // In [least, most); `most` may be infinite.
 void check_number(const char* option, double value, double least, double most) {
   if (value >= least && value < most) return;
@@ -204,6 +212,13 @@ void check_sequence(RunConfig& config) {
         "most that",
         seq_length, config.model.max_positions);
   }
+  check_product("layout.micro_batch * train.seq_length", config.layout.micro_batch, seq_length,
+                kMaxCount);
+  check_product("train.eval_steps * train.global_batch", config.train.eval_steps,
+                config.max_global_batch(), kMaxCount);
+  check_product("train.steps * train.global_batch * train.seq_length",
+                config.train.steps * config.max_global_batch(), seq_length,
+                std::numeric_limits<std::int64_t>::max() / 2);
 }
 
 // "969,30,1": three shares.

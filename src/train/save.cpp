@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <system_error>
 #include <vector>
 
 #include "base/check.h"
@@ -14,6 +15,7 @@ namespace orthant {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 16;  // elements copied to the host at once
+constexpr const char* kUnfinished = ".partial-gradients";
 
 void write_tensor(Device& device, StateWriter& writer, const Piece& piece, StateKind state,
                   const Tensor& tensor) {
@@ -39,41 +41,38 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
   const StateFiles files(canonical_params(config.model), StateSet::kTraining);
   const CheckpointSave save(config.checkpoint.dir, step);
   Communicator& world = rank.mesh().world();
-  try {
-    if (is_writer_in_chief(rank)) save.begin(files);
-    world.barrier();
-    StateWriter writer(files, save.folder());
-    for (const ParamStore::Owned& owned : rank.store().owned()) {
-      write_tensor(rank.device(), writer, owned.piece, StateKind::kWeight, owned.weight);
-      write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvg, owned.m);
-      write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvgSq, owned.v);
-    }
-    writer.sync();
-    world.barrier();
-    if (is_writer_in_chief(rank)) {
-      const std::int64_t samples = config.samples_before(step + 1);
-      save.commit({.step = step,
-                   .updates = rank.updates(),
-                   .position = samples,
-                   .tokens = samples * config.train.seq_length,
-                   .model = model_fields(config.model),
-                   .files = files.files()},
-                  static_cast<int>(config.checkpoint.keep));
-    }
-    world.barrier();
-  } catch (const Error&) {
-    save.abandon();
-    throw;
+  if (is_writer_in_chief(rank)) save.begin(files);
+  world.barrier();
+  StateWriter writer(files, save.folder());
+  for (const ParamStore::Owned& owned : rank.store().owned()) {
+    write_tensor(rank.device(), writer, owned.piece, StateKind::kWeight, owned.weight);
+    write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvg, owned.m);
+    write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvgSq, owned.v);
   }
+  writer.sync();
+  world.barrier();
+  if (is_writer_in_chief(rank)) {
+    const std::int64_t samples = config.samples_before(step + 1);
+    save.commit({.step = step,
+                 .updates = rank.updates(),
+                 .position = samples,
+                 .tokens = samples * config.train.seq_length,
+                 .model = model_fields(config.model),
+                 .files = files.files()},
+                static_cast<int>(config.checkpoint.keep));
+  }
+  world.barrier();
 }
 
 void save_gradients(Rank& rank, const RunConfig& config, const std::string& path) {
   const std::vector<ParamSpec> params = canonical_params(config.model);
   const StateFiles files(params, StateSet::kWeights);
-  const std::string folder = path + ".partial-gradients";
+  const std::string folder = path + kUnfinished;
   Communicator& world = rank.mesh().world();
   if (is_writer_in_chief(rank)) {
-    std::filesystem::create_directories(folder);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) fail_run("cannot make the folder {}: {}", folder, error.message());
     files.create(folder);
   }
   world.barrier();
@@ -92,9 +91,14 @@ void save_gradients(Rank& rank, const RunConfig& config, const std::string& path
     const StateSource source(folder, names);
     write_hf_tensors({.path = path, .model = config.model, .prefix = "", .dtype = DType::kF32},
                      source, params);
-    std::filesystem::remove_all(folder);
+    remove_unfinished_gradients(path);
   }
   world.barrier();
+}
+
+void remove_unfinished_gradients(const std::string& path) noexcept {
+  std::error_code error;
+  std::filesystem::remove_all(path + kUnfinished, error);
 }
 
 }  // namespace orthant

@@ -11,10 +11,12 @@
 namespace orthant {
 
 // All ranks call it together after step `step`. Throws on every rank when one could not write; the
-// checkpoints that were there stay.
+// checkpoints that were there stay, and remove_unfinished() removes the rest.
 void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step);
 
 // All ranks call it together while gradients are summed. The file has Hugging Face's names.
 void save_gradients(Rank& rank, const RunConfig& config, const std::string& path);
+// What a save_gradients() that failed has left.
+void remove_unfinished_gradients(const std::string& path) noexcept;
 
 }  // namespace orthant

@@ -61,9 +61,14 @@ Weights weights_of_checkpoint(const ModelConfig& model, const std::string& folde
 
 Weights find_weights(const RunConfig& config) {
   Weights weights;
-  if (!config.checkpoint.dir.empty() && config.checkpoint.resume) {
+  if (!config.checkpoint.dir.empty()) {
     const auto newest = newest_checkpoint(config.checkpoint.dir, weights.passed_over);
-    if (newest) {
+    if (newest && !config.checkpoint.resume) {
+      weights.passed_over.push_back(fmt::format(
+          "checkpoint.resume=false: {} is not used, but stays the newest until this run "
+          "has passed step {}",
+          newest->folder, newest->manifest.step));
+    } else if (newest) {
       std::vector<std::string> passed_over = std::move(weights.passed_over);
       weights = weights_of_checkpoint(config.model, newest->folder);
       weights.passed_over = std::move(passed_over);

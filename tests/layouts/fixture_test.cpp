@@ -40,6 +40,26 @@ TEST_P(Fixtures, FollowTheFloat64Curve) {
   }
 }
 
+// bf16 compute with fp32 master weights and gradients.
+TEST(FixturesInBf16, StayNearTheFloat64Curve) {
+  for (const std::string name : {"gpt2-tiny", "bloom-tiny", "llama-tiny"}) {
+    if (!has_fixture(name)) GTEST_SKIP() << "no fixtures at " << fixture_folder(name);
+    const Fixture fixture(name);
+    const HfSource source(fixture.model, fixture.folder);
+    for (const int ways : {1, 2}) {
+      Training training = fixture_training(fixture, ways, ways, ways, 2);
+      training.config.compute = DType::kBF16;
+      const Curve curve = train(training, source, fixture.tokens);
+      EXPECT_EQ(curve.memory_fault, "");
+      double sum = 0;
+      for (std::size_t i = 0; i < 20; ++i) {
+        sum += std::abs(curve.loss[i] - fixture.expected["loss"][i].get<double>());
+      }
+      EXPECT_LT(sum / 20, 2e-2) << name << " on " << ways * ways * ways << " ranks";
+    }
+  }
+}
+
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
   for (const char* fixture : {"gpt2-tiny", "bloom-tiny", "llama-tiny"}) {
