@@ -1,0 +1,162 @@
+// Stops of every kind, and runs that go on from them: no bit differs from a run that never stopped.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "ckpt/checkpoint.h"
+#include "tests/cli/binary.h"
+
+namespace orthant::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Resume : public Workplace {
+ protected:
+  static std::vector<std::string> with(std::vector<std::string> options,
+                                       const std::vector<std::string>& more) {
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
+  }
+  static std::vector<std::string> layout(int ranks, int tp, int pp) {
+    return {fmt::format("--layout.ranks={}", ranks), fmt::format("--layout.tp={}", tp),
+            fmt::format("--layout.pp={}", pp)};
+  }
+  static std::string step_folder(int step) { return fmt::format("step-{:08}", step); }
+
+  std::vector<double> loss_numbers(const std::string& log) const {
+    std::vector<double> numbers;
+    std::ifstream file(at(log) + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      numbers.push_back(Json::parse(line)["loss"].get<double>());
+    }
+    return numbers;
+  }
+};
+
+TEST_F(Resume, AfterASignalNoBitDiffers) {
+  const std::vector<std::string> options = {"--train.steps=200", "--train.global_batch=2"};
+  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+  for (const int signal : {SIGTERM, SIGINT}) {
+    fs::remove_all(at("ckpt"));
+    fs::remove_all(at("log"));
+    Process process(at(""), with({"train", "run.toml"}, options), {.file_bytes = 0, .out = ""});
+    ASSERT_TRUE(process.wait_until([&] { return losses("log").size() >= 3; }));
+    process.send(signal);
+    const Finished stopped = process.finish();
+    ASSERT_EQ(stopped.status, 128 + signal) << stopped.err;
+    EXPECT_EQ(stopped.num_error_lines(), 0) << stopped.err;
+    const auto steps = static_cast<int>(losses("log").size());
+    EXPECT_TRUE(fs::exists(at("ckpt/" + step_folder(steps) + "/manifest.json")));
+
+    const Finished resumed = train(options);
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_EQ(losses("log"), losses("log0"));
+    EXPECT_TRUE(files_of("ckpt/" + step_folder(200)) == files_of("ckpt0/" + step_folder(200)));
+  }
+}
+
+TEST_F(Resume, AfterALimitOfTimeNoBitDiffers) {
+  expect_trains({"--log.dir=log0", "--checkpoint.dir=ckpt0"});
+  for (std::size_t step = 1; step <= 3; ++step) {
+    expect_trains({"--train.max_minutes=1e-6"});
+    EXPECT_EQ(losses("log").size(), step);
+  }
+  EXPECT_TRUE(fs::exists(at("ckpt/" + step_folder(3))));
+  expect_trains({});
+  EXPECT_EQ(losses("log"), losses("log0"));
+  EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+  const Finished again = train({});
+  EXPECT_EQ(again.status, 0);
+  EXPECT_NE(again.err.find("all 4 steps are done"), std::string::npos) << again.err;
+  EXPECT_EQ(losses("log"), losses("log0"));
+}
+
+TEST_F(Resume, InAnotherLayoutFollowsTheSameCurve) {
+  const std::vector<std::string> options = {"--train.steps=12", "--checkpoint.interval=4"};
+  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+  expect_trains(with(options, layout(8, 2, 2)));
+  fs::remove_all(at("ckpt/" + step_folder(8)));
+  fs::remove_all(at("ckpt/" + step_folder(12)));
+  expect_trains(options);
+  fs::remove_all(at("ckpt/" + step_folder(12)));
+  const Finished last = train(with(options, layout(4, 4, 1)));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_NE(last.err.find("checkpoint ckpt/step-00000008"), std::string::npos) << last.err;
+  const std::vector<double> expected = loss_numbers("log0");
+  const std::vector<double> found = loss_numbers("log");
+  ASSERT_EQ(found.size(), 12U);
+  for (std::size_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-5) << "step " << i + 1;
+  }
+}
+
+TEST_F(Resume, CheckpointsDoNotShowTheDepthOfThePipeline) {
+  for (const int tp : {1, 2}) {
+    std::map<std::string, std::string> expected;
+    std::vector<std::string> curve;
+    for (const int pp : {1, 2, 4}) {
+      if (tp * pp > 4) continue;
+      SCOPED_TRACE(fmt::format("tp {} pp {}", tp, pp));
+      const std::string name = fmt::format("-{}-{}", tp, pp);
+      expect_trains(
+          with(layout(tp * pp, tp, pp), {"--checkpoint.dir=ckpt" + name, "--log.dir=log" + name}));
+      if (pp == 1) {
+        expected = files_of("ckpt" + name);
+        curve = losses("log" + name);
+      }
+      EXPECT_EQ(losses("log" + name), curve);
+      EXPECT_TRUE(files_of("ckpt" + name) == expected);
+    }
+  }
+}
+
+TEST_F(Resume, AKilledRunLeavesAWholeCheckpoint) {
+  const std::vector<std::string> options = {"train",
+                                            "run.toml",
+                                            "--train.steps=100000",
+                                            "--train.global_batch=1",
+                                            "--checkpoint.interval=1",
+                                            "--checkpoint.keep=2"};
+  std::mt19937 random(7);
+  std::string newest;  // before the start
+  for (int kill = 0; kill < 20; ++kill) {
+    SCOPED_TRACE(fmt::format("kill {}", kill));
+    // Every third run begins again and writes over the checkpoints that are there.
+    const bool begins_again = kill % 3 == 2;
+    Process process(at(""),
+                    with(options, {begins_again ? "--checkpoint.resume=false" : "--log.dir=log"}),
+                    {.file_bytes = 0, .out = ""});
+    ASSERT_TRUE(process.wait_until(
+        [&] { return process.err().find("checkpoint saved") != std::string::npos; }));
+    if (!newest.empty() && !begins_again) {
+      EXPECT_NE(process.err().find("weights: checkpoint " + newest), std::string::npos)
+          << process.err();
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+    process.send(SIGKILL);
+    ASSERT_EQ(process.finish().status, 128 + SIGKILL);
+    std::vector<std::string> damaged;
+    const auto found = newest_checkpoint(at("ckpt"), damaged);
+    EXPECT_TRUE(damaged.empty()) << damaged.front();
+    ASSERT_TRUE(found.has_value());
+    newest = found->folder.substr(at("").size());
+  }
+  expect_trains({"--train.steps=100000", "--train.global_batch=1", "--train.max_minutes=1e-6"});
+  for (const std::string& name : names_of(files_of("ckpt"))) {
+    EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+  }
+}
+
+TEST_F(Resume, BeginningAgainSaysWhatStaysNewest) {
+  expect_trains({});
+  const Finished again = train({"--checkpoint.resume=false", "--train.steps=2"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_NE(again.err.find("ckpt/step-00000004 is not used"), std::string::npos) << again.err;
+  expect_trains({"--checkpoint.resume=false", "--train.steps=3", "--checkpoint.keep=1"});
+  EXPECT_TRUE(fs::exists(at("ckpt/" + step_folder(3))));
+  EXPECT_TRUE(fs::exists(at("ckpt/" + step_folder(4))));
+}
+
+}  // namespace
+}  // namespace orthant::test

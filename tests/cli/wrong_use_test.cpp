@@ -1,0 +1,73 @@
+// Command lines and run files that are wrong: refused with one sentence, nothing changed.
+#include "tests/cli/binary.h"
+
+namespace orthant::test {
+namespace {
+
+using WrongUse = Workplace;
+
+TEST_F(WrongUse, OfCommandsIsNamed) {
+  expect_refused({}, 2, {"no command is given", "train"});
+  expect_refused({"trian", "run.toml"}, 2, {"'trian'", "did you mean 'train'"});
+  expect_refused({"train"}, 2, {"RUN.toml is required", "orthant train --help"});
+  expect_refused({"--nope"}, 2, {"'--nope' is not a command"});
+  expect_refused({"convert", "only-one"}, 2, {"TO is required"});
+  expect_refused({"data"}, 2, {"orthant data --help"});
+  expect_refused({"data", "pack", "text.txt"}, 2, {"--tokenizer is required"});
+  expect_refused({"train", "nope.toml"}, 2, {"nope.toml", "No such file"});
+  expect_refused({"train", "."}, 2, {"Is a directory"});
+  expect_refused({"train", "text.txt"}, 2, {"text.txt line 1 is not TOML"});
+}
+
+TEST_F(WrongUse, OfOptionsNamesTheNearest) {
+  expect_train_refused({"--train.stepz=3"}, {"'stepz'", "did you mean 'steps'"});
+  expect_train_refused({"--trian.steps=3"}, {"[trian]", "did you mean [train]"});
+  expect_train_refused({"--layout.steps=3"}, {"'steps'", "belongs to [train]"});
+  expect_train_refused({"--train.steps"}, {"has no value", "--train.steps=8"});
+  expect_train_refused({"--train.steps=abc"}, {"train.steps", "must be an integer"});
+  expect_train_refused({"--train.steps=1.5"}, {"train.steps", "must be an integer"});
+  expect_train_refused({"--optimizer.lr=nan"}, {"optimizer.lr", "finite"});
+  expect_train_refused({"--optimizer.decay=cosin"}, {"'cosin'", "cosine"});
+  expect_train_refused({"--dump-gradients", "1"}, {"--dump-gradients"});
+  expect_train_refused({"--dump-gradients", "one", "file"}, {"--dump-gradients one"});
+  expect_train_refused({"--dump-gradients", "9", "file"}, {"steps 1 to 4"});
+  expect_train_refused({"--dump-gradients", "1", "no/such/file"}, {"no/such", "make it first"});
+  expect_refused({"plan", "run.toml", "--ranks", "x"}, 2, {"--ranks"});
+
+  write_content(at("run.toml"), std::string(kRun) + "intervall = 3\n");
+  expect_train_refused({}, {"run.toml line", "'intervall'", "did you mean 'interval'"});
+}
+
+TEST_F(WrongUse, OfLayoutsSaysWhatFits) {
+  expect_train_refused({"--layout.ranks=3", "--layout.tp=3"}, {"layout.tp=3", "1, 2, 4 or 8"});
+  expect_train_refused(
+      {"--model.family=llama", "--model.kv_heads=4", "--layout.ranks=8", "--layout.tp=8"},
+      {"layout.tp=8", "kv_heads=4", "1, 2 or 4"});
+  expect_train_refused({"--layout.ranks=5", "--layout.tp=2"}, {"layout.ranks=5", "4 or 6"});
+  expect_train_refused({"--layout.ranks=8", "--layout.pp=8"}, {"layout.pp=8", "at most 4"});
+  expect_train_refused({"--layout.micro_batch=3"}, {"train.global_batch=8", "6 or 9"});
+  expect_train_refused({"--train.seq_length=33"}, {"max_positions=32"});
+  expect_train_refused({"--layout.micro_batch=1000000000", "--train.global_batch=1000000000"},
+                       {"layout.micro_batch", "lower"});
+}
+
+TEST_F(WrongUse, OfMemoryStartsNothing) {
+  expect_refused({"train", "run.toml", "--layout.ranks=8", "--model.hidden=16384"}, 3,
+                 {"need", "are free"});
+  expect_refused({"train", "run.toml", "--layout.micro_batch=1000000",
+                  "--train.global_batch=1000000", "--model.hidden=65536"},
+                 3, {"lower layout.micro_batch"});
+}
+
+TEST_F(WrongUse, HelpAndVersionAreNoErrors) {
+  for (const char* command : {"train", "plan", "eval", "convert", "doctor", "version"}) {
+    const Finished help = run({command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_NE(help.out.find("Usage"), std::string::npos) << help.out;
+    EXPECT_EQ(help.err, "");
+  }
+  EXPECT_EQ(run({"version"}).status, 0);
+}
+
+}  // namespace
+}  // namespace orthant::test
