@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/peak.h"
 #include "train/rank_threads.h"
 #include "train/report.h"
 #include "train/run_data.h"
@@ -192,7 +193,7 @@ int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
   run.plan = plan_run(rank, run.data.valid == nullptr ? 0 : eval_micros(config));
   require_fit(rank, run.plan, available_host_bytes());
   make_folders(config);
-  Report report(config, run.plan, run.first_step);
+  Report report(config, run.plan, run.first_step, measure_peak_flops(config.compute_type()));
   for (const std::string& damage : run.weights.passed_over) {
     report.message(damage);
   }

@@ -22,9 +22,11 @@ const std::string& prepared(const RunConfig& config) {
 
 }  // namespace
 
-Report::Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step)
+Report::Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step,
+               double peak_flops)
     : config_(config),
       peak_bytes_(plan.fullest_bytes()),
+      peak_flops_(peak_flops),
       metrics_(prepared(config) + "/metrics.jsonl", first_step - 1),
       events_(config.log.dir, wall_s(), first_step - 1),
       progress_(progress_output(stderr), first_step, config.train.steps) {}
@@ -52,6 +54,7 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
   metrics.step_ms = seconds * 1e3;
   metrics.tokens_per_s = static_cast<double>(samples * config_.train.seq_length) / seconds;
   metrics.tflops_per_rank = flops / seconds / config_.layout.ranks / 1e12;
+  metrics.mfu = flops / seconds / peak_flops_;
   metrics.peak_bytes = peak_bytes_;
   metrics.valid_loss = valid_loss;
   metrics_.write(metrics);
@@ -61,7 +64,10 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
                                                {"speed/tokens_per_s", metrics.tokens_per_s},
                                                {"valid/loss", valid_loss.value_or(0)}}};
   events_.write(wall_s(), step, std::span(scalars).first(valid_loss ? 5 : 4));
-  progress_.step({.step = step, .loss = metrics.loss, .tokens_per_s = metrics.tokens_per_s});
+  progress_.step({.step = step,
+                  .loss = metrics.loss,
+                  .tokens_per_s = metrics.tokens_per_s,
+                  .mfu = metrics.mfu});
   if (valid_loss) progress_.evaluation(step, *valid_loss);
 }
 

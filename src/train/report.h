@@ -19,7 +19,8 @@ class Report {
  public:
   // Opens the files in config.log.dir, which is there; lines of steps from first_step on, which a
   // lost run wrote, go.
-  Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step);
+  // `peak_flops`: FLOP/s of this machine, for mfu.
+  Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step, double peak_flops);
 
   // `seconds`: of the whole step, evaluation included in wall time but not in step_ms.
   void step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
@@ -30,6 +31,7 @@ class Report {
  private:
   const RunConfig& config_;
   std::int64_t peak_bytes_;
+  double peak_flops_;
   MetricsFile metrics_;
   EventFile events_;
   Progress progress_;
