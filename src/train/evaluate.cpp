@@ -82,9 +82,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   const Weights weights =
       checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
   const std::int64_t G = config.train.global_batch;
-  const std::int64_t batches = config.train.eval_steps > 0
-                                   ? config.train.eval_steps
-                                   : std::max<std::int64_t>(1, data.valid->num_samples() / G);
+  const std::int64_t batches = config.train.eval_steps;
   const std::int64_t b = config.layout.micro_batch;
   const std::int64_t dp = config.layout.dp();
   const int per_batch = static_cast<int>(G / (b * dp));

@@ -76,23 +76,27 @@ class Worker {
       rank_.gradients(step, micros, num_micros);
       save_gradients(rank_, config_, run_.dump->path);
     }
+    const Clock::time_point step_start = Clock::now();
     const StepResult result = rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
     if (!result.is_finite) fail_not_finite(step, result, micros);
+    const double step_s = seconds_since(step_start);
     slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
 
     const bool last = step == config_.train.steps || result.stops;
     std::optional<double> valid_loss;
     const bool evaluates =
         eval_ && (step % config_.train.eval_interval == 0 || step == config_.train.steps);
-    if (evaluates)
+    if (evaluates) {
       valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size()));
-    if (report_ != nullptr) report_->step(step, result, valid_loss, seconds_since(start));
+    }
+    if (report_ != nullptr) report_->step(step, result, valid_loss, step_s);
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
     if (!config_.checkpoint.dir.empty() && (last || due)) {
       save_checkpoint(rank_, config_, step);
-      if (report_ != nullptr)
+      if (report_ != nullptr) {
         report_->message(
             fmt::format("step {}: checkpoint saved in {}", step, config_.checkpoint.dir));
+      }
     }
     return !result.stops;
   }

@@ -23,7 +23,7 @@ struct EvalResult {
   std::int64_t tokens = 0;
 };
 
-// Loss on the validation data: eval_steps global batches, or all of it with eval_steps = 0.
+// Loss on the validation data: eval_steps global batches from its start.
 // `checkpoint`: a folder, or empty for what the run would train from. `logits`: a file for the
 // logits [B*S,V] and losses of the first global batch, or empty.
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,

@@ -22,7 +22,7 @@ class Report {
   // `peak_flops`: FLOP/s of this machine, for mfu.
   Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step, double peak_flops);
 
-  // `seconds`: of the whole step, evaluation included in wall time but not in step_ms.
+  // `seconds`: of the step alone, without evaluation and checkpoint.
   void step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
             double seconds);
   void message(std::string_view text);  // every line of it a line of its own
