@@ -79,7 +79,8 @@ void add_plan(CLI::App& app, Command& chosen) {
   };
   const auto arguments = std::make_shared<Arguments>();
   add_run_arguments(*command, arguments->run);
-  command->add_option("--ranks", arguments->ranks, "ranks in place of layout.ranks");
+  command->add_option("--ranks", arguments->ranks, "ranks in place of layout.ranks")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json, "one JSON object on standard output");
   command->final_callback([arguments, &chosen] {
     chosen = [arguments] {

@@ -50,10 +50,10 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
   const LayoutConfig layout;  // one rank
   mesh_ = std::make_unique<Mesh>(mesh_shape(layout), *world_);
   for (const char* name : {"params", "work", "cache"}) {
-    make_arena(name, kDryRunParamsBytes, capacities);
+    make_arena(name, kDryRunArenaBytes, capacities);
   }
   for (const char* name : {"slot0", "slot1"}) {
-    make_arena(name, kDryRunSlotBytes, capacities);
+    make_arena(name, kDryRunArenaBytes, capacities);
   }
   Arena& params = *arenas_[0];
   ops_ = make_ops(backend_.ops, {.ledger = ledger_,

@@ -25,14 +25,11 @@ class Device {
 // Plain host memory.
 std::unique_ptr<Device> make_host_device();
 
-// Address space without memory: copies do nothing, touching it is a crash. The dry run's device.
+// Addresses that no processor accepts, without memory behind them: copies do nothing, touching one
+// is a crash. The dry run's device.
 std::unique_ptr<Device> make_meta_device();
 
-// Capacities of arenas in the dry run: address space only, for a dozen dry runs at once.
-// ORTHANT_DRY_RUN_SHIFT lowers them for builds whose tools cannot map as much (the thread
-// sanitizer).
-inline constexpr std::int64_t kDryRunParamsBytes = std::int64_t{1} << (42 - ORTHANT_DRY_RUN_SHIFT);
-inline constexpr std::int64_t kDryRunWorkBytes = std::int64_t{1} << (39 - ORTHANT_DRY_RUN_SHIFT);
-inline constexpr std::int64_t kDryRunSlotBytes = std::int64_t{1} << (37 - ORTHANT_DRY_RUN_SHIFT);
+// Capacity of an arena in the dry run.
+inline constexpr std::int64_t kDryRunArenaBytes = std::int64_t{1} << 50;
 
 }  // namespace orthant

@@ -1,5 +1,6 @@
 // Evaluation without training: values only, forward passes only.
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <vector>
 
@@ -75,14 +76,25 @@ class LogitsFile {
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
                     const std::string& logits) {
   if (!logits.empty()) require_file_can_be_made(logits, "--logits");
-  const RunData data = open_data(config);
-  if (data.valid == nullptr) {
+  const std::unique_ptr<TokenSource> valid = open_valid_data(config);
+  if (valid == nullptr) {
     fail_user("eval: the run has no validation data; set data.valid or data.split");
   }
   const Weights weights =
       checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
+  for (const std::string& damage : weights.passed_over) {
+    fmt::print(stderr, "{}\n", damage);
+  }
+  fmt::print(stderr, "weights: {}\n", weights.origin);
   const std::int64_t G = config.train.global_batch;
-  const std::int64_t batches = config.train.eval_steps;
+  const std::int64_t whole = valid->num_samples() / G;
+  if (whole == 0) {
+    fail_user(
+        "eval: the validation data has {} sequences of {} tokens, train.global_batch={} needs "
+        "more; lower it",
+        valid->num_samples(), config.train.seq_length, G);
+  }
+  const std::int64_t batches = std::min(config.train.eval_steps, whole);
   const std::int64_t b = config.layout.micro_batch;
   const std::int64_t dp = config.layout.dp();
   const int per_batch = static_cast<int>(G / (b * dp));
@@ -97,7 +109,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   run_ranks(rank, plan, config.device.kind, [&](Rank& r, int number) {
     r.store().load(*weights.source);
     const int dp_rank = r.mesh().coord(Axis::kDp);
-    const EvalFeed feed(config, *data.valid, dp_rank, batches * G);
+    const EvalFeed feed(config, *valid, dp_rank, batches * G);
     double sum = 0;
     for (std::int64_t batch = 0; batch < batches; ++batch) {
       ModelStage::HeadObserver observer;

@@ -35,7 +35,8 @@ struct SharedRun {
   std::optional<GradientDump> dump;
   RunPlan plan;
   Weights weights;
-  RunData data;
+  std::unique_ptr<TokenSource> train_data;
+  std::unique_ptr<TokenSource> valid_data;  // null when the run does not evaluate
   std::int64_t first_step = 1;
   Clock::time_point start = Clock::now();
   StopSignals signals = {};
@@ -50,9 +51,9 @@ class Worker {
         config_(run.config),
         rank_(rank),
         report_(report),
-        feed_(run.config, *run.data.train, rank.mesh().coord(Axis::kDp), run.first_step) {
-    if (eval_micros(config_) > 0 && run.data.valid != nullptr) {
-      eval_.emplace(config_, *run.data.valid, rank.mesh().coord(Axis::kDp),
+        feed_(run.config, *run.train_data, rank.mesh().coord(Axis::kDp), run.first_step) {
+    if (run.valid_data != nullptr) {
+      eval_.emplace(config_, *run.valid_data, rank.mesh().coord(Axis::kDp),
                     config_.train.eval_steps * config_.train.global_batch);
     }
   }
@@ -68,19 +69,18 @@ class Worker {
  private:
   // False: the run stops here.
   bool train_step(std::int64_t step) {
-    const Clock::time_point start = Clock::now();
+    Clock::time_point start = Clock::now();
     if (report_ != nullptr) watch(start);
     const std::span<const HostMicro> micros = feed_.next();
     const int num_micros = static_cast<int>(micros.size());
     if (run_.dump && run_.dump->step == step) {
       rank_.gradients(step, micros, num_micros);
       save_gradients(rank_, config_, run_.dump->path);
+      start = Clock::now();
     }
-    const Clock::time_point step_start = Clock::now();
     const StepResult result = rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
     if (!result.is_finite) fail_not_finite(step, result, micros);
-    const double step_s = seconds_since(step_start);
-    slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
+    const double step_s = seconds_since(start);
 
     const bool last = step == config_.train.steps || result.stops;
     std::optional<double> valid_loss;
@@ -98,6 +98,7 @@ class Worker {
             fmt::format("step {}: checkpoint saved in {}", step, config_.checkpoint.dir));
       }
     }
+    slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
     return !result.stops;
   }
 
@@ -112,7 +113,8 @@ class Worker {
     }
     const double limit_s = config_.train.max_minutes * 60;
     const double elapsed_s = std::chrono::duration<double>(now - run_.start).count();
-    constexpr double kReserve = 3;  // this step, and a checkpoint that takes as long as two
+    constexpr double kReserve =
+        3;  // of the slowest step so far, its evaluation and checkpoint included
     if (limit_s > 0 && elapsed_s + kReserve * slowest_step_s_ >= limit_s) rank_.vote_stop();
   }
 
@@ -177,6 +179,17 @@ void run_workers(const RankConfig& rank, SharedRun& run, Report& report) {
   }
 }
 
+// An evaluation uses each sample once.
+void require_eval_samples(const RunConfig& config, const TokenSource* valid) {
+  const std::int64_t wanted = config.train.eval_steps * config.train.global_batch;
+  if (valid == nullptr || valid->num_samples() >= wanted) return;
+  fail_user(
+      "train.eval_steps={} with train.global_batch={} evaluates {} sequences, the validation data "
+      "has {}; "
+      "lower train.eval_steps or set train.eval_interval=0",
+      config.train.eval_steps, config.train.global_batch, wanted, valid->num_samples());
+}
+
 }  // namespace
 
 int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
@@ -187,14 +200,19 @@ int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
                 .dump = dump,
                 .plan = {},
                 .weights = find_weights(config),
-                .data = open_data(config)};
-  if (run.weights.resumed) run.first_step = run.weights.resumed->step + 1;
+                .train_data = open_train_data(config),
+                .valid_data = eval_micros(config) > 0 ? open_valid_data(config) : nullptr};
+  if (run.weights.resumed) {
+    require_same_position(config, *run.weights.resumed);
+    run.first_step = run.weights.resumed->step + 1;
+  }
   if (dump && (dump->step < run.first_step || dump->step > config.train.steps)) {
     fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
               run.first_step, config.train.steps);
   }
+  require_eval_samples(config, run.valid_data.get());
   const RankConfig rank = rank_config(config);
-  run.plan = plan_run(rank, run.data.valid == nullptr ? 0 : eval_micros(config));
+  run.plan = plan_run(rank, run.valid_data == nullptr ? 0 : eval_micros(config));
   require_fit(rank, run.plan, available_host_bytes());
   make_folders(config);
   Report report(config, run.plan, run.first_step, measure_peak_flops(config.compute_type()));

@@ -67,11 +67,11 @@ void Rank::make_arenas(const std::optional<MemoryPlan>& capacities, int num_slot
     }
     arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes));
   };
-  make("params", kDryRunParamsBytes);
-  make("work", kDryRunWorkBytes);
-  make("messages", kDryRunWorkBytes);
+  make("params", kDryRunArenaBytes);
+  make("work", kDryRunArenaBytes);
+  make("messages", kDryRunArenaBytes);
   for (int i = 0; i < num_slots; ++i) {
-    make(fmt::format("slot{}", i), kDryRunSlotBytes);
+    make(fmt::format("slot{}", i), kDryRunArenaBytes);
   }
 }
 
@@ -211,7 +211,9 @@ std::string Rank::find_non_finite(std::span<const HostMicro> micros, int num_mic
   if (place == 0) return "embed";
   if (place <= config_.model.layers) return fmt::format("h.{}", place - 1);
   if (place == config_.model.layers + 1) return "head";
-  return grad.empty() ? "a gradient" : "the gradient of " + grad;
+  return place >= 2 * static_cast<std::int64_t>(layers)
+             ? "the sum of the gradients' squares"
+             : "a gradient" + (grad.empty() ? "" : ": that of " + grad);
 }
 
 MemoryPlan Rank::memory() const {

@@ -15,31 +15,37 @@ BatchGeometry geometry_of(const RunConfig& config, int dp_rank, std::int64_t glo
           .seq_length = config.train.seq_length};
 }
 
+TokenSourceConfig source_config(const RunConfig& config, SplitPart part) {
+  return {.prefixes = config.data.train,
+          .seq_length = config.train.seq_length,
+          .order = parse_sample_order(config.data.order),
+          .seed = static_cast<std::uint64_t>(config.train.seed),
+          .split = config.data.split.empty() ? Split{} : parse_split(config.data.split),
+          .part = part};
+}
+
 }  // namespace
 
-RunData open_data(const RunConfig& config) {
+std::unique_ptr<TokenSource> open_train_data(const RunConfig& config) {
   require_data(config);
-  const Split split = config.data.split.empty() ? Split{} : parse_split(config.data.split);
-  TokenSourceConfig source{.prefixes = config.data.train,
-                           .seq_length = config.train.seq_length,
-                           .order = parse_sample_order(config.data.order),
-                           .seed = static_cast<std::uint64_t>(config.train.seed),
-                           .split = split,
-                           .part = SplitPart::kTrain};
-  RunData data;
-  data.train = std::make_unique<TokenSource>(source);
-  check_vocab(*data.train, config.model.vocab);
-  source.order = SampleOrder::kSequential;
+  auto source = std::make_unique<TokenSource>(source_config(config, SplitPart::kTrain));
+  check_vocab(*source, config.model.vocab);
+  return source;
+}
+
+std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config) {
+  if (config.data.valid.empty() && (config.data.split.empty() || config.data.train.empty()))
+    return nullptr;
+  TokenSourceConfig from = source_config(config, SplitPart::kValid);
+  from.order = SampleOrder::kSequential;
   if (!config.data.valid.empty()) {
-    source.prefixes = config.data.valid;
-    source.split = Split{};
-    data.valid = std::make_unique<TokenSource>(source);
-    check_vocab(*data.valid, config.model.vocab);
-  } else if (!config.data.split.empty()) {
-    source.part = SplitPart::kValid;
-    data.valid = std::make_unique<TokenSource>(source);
+    from.prefixes = config.data.valid;
+    from.split = Split{};
+    from.part = SplitPart::kTrain;
   }
-  return data;
+  auto source = std::make_unique<TokenSource>(from);
+  check_vocab(*source, config.model.vocab);
+  return source;
 }
 
 TrainFeed::TrainFeed(const RunConfig& config, const TokenSource& source, int dp_rank,

@@ -12,13 +12,10 @@
 
 namespace orthant {
 
-struct RunData {
-  std::unique_ptr<TokenSource> train;
-  std::unique_ptr<TokenSource> valid;  // null when the run has none
-};
-
-// Opens and checks them: ids outside the model's vocabulary are a user error.
-RunData open_data(const RunConfig& config);
+// Opened and checked: ids outside the model's vocabulary are a user error.
+std::unique_ptr<TokenSource> open_train_data(const RunConfig& config);
+// Null when the run file names no validation data.
+std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config);
 
 // The training batches of one rank, one step after another, through changes of the global batch.
 class TrainFeed {

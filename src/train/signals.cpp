@@ -1,13 +1,17 @@
 #include "train/signals.h"
 
 #include <ctime>
+#include <initializer_list>
 
 namespace orthant {
 
 StopSignals::StopSignals() : asked_(), before_() {
   sigemptyset(&asked_);
-  sigaddset(&asked_, SIGINT);
-  sigaddset(&asked_, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    struct sigaction action = {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&asked_, signal);  // nohup ignores SIGHUP
+  }
   pthread_sigmask(SIG_BLOCK, &asked_, &before_);
 }
 

@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include "base/check.h"
+#include "base/text.h"
 #include "base/toml.h"
 #include "hf/hf_source.h"
 
@@ -59,6 +60,18 @@ Weights weights_of_checkpoint(const ModelConfig& model, const std::string& folde
           .passed_over = {}};
 }
 
+void require_same_position(const RunConfig& config, const Manifest& manifest) {
+  const std::int64_t samples = config.samples_before(manifest.step + 1);
+  if (samples == manifest.position) return;
+  fail_user(
+      "the checkpoint of step {} stands after {} sequences, this run file's first {} steps use {}; "
+      "leave "
+      "train.global_batch and train.batch_ramp for those steps as they were, and change the batch "
+      "with "
+      "train.batch_ramp = [[{}, new]]",
+      manifest.step, manifest.position, manifest.step, samples, manifest.step + 1);
+}
+
 Weights find_weights(const RunConfig& config) {
   Weights weights;
   if (!config.checkpoint.dir.empty()) {
@@ -73,6 +86,13 @@ Weights find_weights(const RunConfig& config) {
       weights = weights_of_checkpoint(config.model, newest->folder);
       weights.passed_over = std::move(passed_over);
       return weights;
+    }
+    if (!newest && config.checkpoint.resume && !weights.passed_over.empty()) {
+      fail_user(
+          "checkpoint.dir={} has no whole checkpoint: {}; restore one, name another folder, or "
+          "start anew with "
+          "checkpoint.resume=false",
+          config.checkpoint.dir, join(weights.passed_over, "; "));
     }
   }
   if (!config.origin.weights.empty()) {

@@ -21,6 +21,9 @@ struct Weights {
 
 // A checkpoint of another model is a user error.
 Weights find_weights(const RunConfig& config);
+// The steps done must have used the samples that this run file says they used: else the data would
+// be skipped or repeated. A user error otherwise.
+void require_same_position(const RunConfig& config, const Manifest& manifest);
 Weights weights_of_checkpoint(const ModelConfig& model, const std::string& folder);
 
 // The model's config as the manifest keeps it.

@@ -138,8 +138,8 @@ TEST(Devices, CopyToAndFromTheHost) {
 TEST(Devices, MetaReservesTheDryRunsArenasWithoutMemory) {
   const InFlight in_flight;
   const auto device = make_meta_device();
-  Arena first(*device, in_flight, "a", kDryRunWorkBytes);
-  Arena second(*device, in_flight, "b", kDryRunWorkBytes);
+  Arena first(*device, in_flight, "a", kDryRunArenaBytes);
+  Arena second(*device, in_flight, "b", kDryRunArenaBytes);
   const Tensor t = first.alloc({1 << 20, 1 << 10}, DType::kF32, MemClass::kWork);
   EXPECT_EQ(first.peak(), std::int64_t{1} << 32);
   EXPECT_TRUE(t.present());
