@@ -246,15 +246,6 @@ void check_split(const std::string& split_text) {
 
 void check_data(const RunConfig& config) {
   const DataConfig& data = config.data;
-  if (!data.weights.empty() && data.weights.size() != data.train.size()) {
-    fail_user("data.weights has {} numbers for {} prefixes in data.train; give one for each",
-              data.weights.size(), data.train.size());
-  }
-  for (const double weight : data.weights) {
-    if (!(weight > 0)) {
-      fail_user("data.weights has {}; a share must be above 0, remove its prefix instead", weight);
-    }
-  }
   if (!data.split.empty()) {
     if (!data.valid.empty()) {
       fail_user("data.valid and data.split='{}' are both given; keep one", data.split);
