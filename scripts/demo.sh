@@ -80,7 +80,8 @@ valid_loss=$(grep -o '"valid_loss": *[0-9.]*' "$demo/log/metrics.jsonl" | tail -
 echo "validation loss: $valid_loss nats per byte"
 
 step "writing"
-"$orthant" generate "$demo/checkpoints" --prompt "$prompt" >"$demo/written.txt"
+# With the prompt no longer than the 128 bytes of a training sequence: beyond them the model has seen no position.
+"$orthant" generate "$demo/checkpoints" --prompt "$prompt" --tokens 100 --temperature 0.5 >"$demo/written.txt"
 cat "$demo/written.txt"
 echo
 
