@@ -71,19 +71,8 @@ class Process {
           const Limits& limits)
       : out_(limits.out.empty() ? folder + "/.out" : limits.out),
         err_(folder + "/.err") {
-    std::vector<std::string> words = {ORTHANT_BINARY};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) {
-      argv.push_back(word.data());
-    }
-    argv.push_back(nullptr);
     std::filesystem::remove(err_);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      exec_child(folder, argv.data(), limits);
-      ::_exit(127);
-    }
+    start(folder, arguments, limits);
   }
   ~Process() {
     if (pid_ > 0) {
@@ -120,6 +109,19 @@ class Process {
   }
 
  private:
+  void start(const std::string& folder, const std::vector<std::string>& arguments,
+             const Limits& limits) {
+    std::vector<std::string> words = {ORTHANT_BINARY};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv(words.size() + 1, nullptr);
+    std::transform(words.begin(), words.end(), argv.begin(),
+                   [](std::string& word) { return word.data(); });
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      exec_child(folder, argv.data(), limits);
+      ::_exit(127);
+    }
+  }
   void exec_child(const std::string& folder, char* const* argv, const Limits& limits) const {
     const int out = ::open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -257,10 +259,9 @@ keep = 0
   }
 
   static std::vector<std::string> names_of(const std::map<std::string, std::string>& files) {
-    std::vector<std::string> names;
-    for (const auto& [name, content] : files) {
-      names.push_back(name);
-    }
+    std::vector<std::string> names(files.size());
+    std::transform(files.begin(), files.end(), names.begin(),
+                   [](const auto& file) { return file.first; });
     return names;
   }
 
