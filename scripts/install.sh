@@ -3,9 +3,10 @@
 # A package that is already there is left alone; when all are there, nothing is run and no network is used.
 set -euo pipefail
 
+# libdnnl-dev's CMake files ask for OpenCL, which the package only recommends.
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
-  libdnnl-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev
+  libdnnl-dev ocl-icd-opencl-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libpcre2-dev libsentencepiece-dev libgtest-dev
 )
 # The checks that use these say that they are skipped where a distribution does not have them.
