@@ -9,7 +9,7 @@ namespace orthant {
 namespace {
 
 // The communicators of a rank. The world is lane 0.
-enum GroupLane { kTpLane = 1, kDpLane, kPpActsLane, kPpGradsLane, kModelLane, kEndsLane };
+enum GroupLane { kTpLane = 1, kDpLane, kPpActsLane, kPpGradsLane, kModelLane, kEndsLane, kKvLane };
 
 }  // namespace
 
@@ -49,7 +49,7 @@ MeshShape mesh_shape(const LayoutConfig& layout) {
   return shape;
 }
 
-Mesh::Mesh(const MeshShape& shape, Communicator& world)
+Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
     : shape_(shape),
       rank_(world.rank()),
       coords_(),
@@ -66,12 +66,29 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world)
   pp_grads_ = make("pp_grads", {Axis::kPp}, kPpGradsLane);
   model_ = make("model", {Axis::kTp, Axis::kPp}, kModelLane);
 
+  if (kv_copies > 1 && kv_copies < size(Axis::kTp)) {
+    kv_ = world.subgroup("kv", neighbours_in_tp(kv_copies), kKvLane);
+  }
+
   std::vector<int> ends = {rank_};
   if (size(Axis::kPp) > 1 && (is_first_stage() || is_last_stage())) {
     const std::vector<int>& stages = pp_acts_->members();
     ends = {stages.front(), stages.back()};
   }
   ends_ = world.subgroup("ends", std::move(ends), kEndsLane);
+}
+
+Communicator& Mesh::holders(int copies) const {
+  Communicator& group = kv_ != nullptr && kv_->size() == copies ? *kv_ : *tp_;
+  ORTHANT_CHECK(group.size() == copies, "no group of {} ranks holds a part of a parameter", copies);
+  return group;
+}
+
+// World ranks of the run of `count` tp ranks that this one lies in.
+std::vector<int> Mesh::neighbours_in_tp(int count) const {
+  const std::vector<int>& all = tp_->members();
+  const auto first = all.begin() + coord(Axis::kTp) / count * count;
+  return {first, first + count};
 }
 
 // The world ranks that differ from this one along `axes` only, ascending.

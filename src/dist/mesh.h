@@ -28,7 +28,8 @@ MeshShape mesh_shape(const LayoutConfig& layout);
 
 class Mesh {
  public:
-  Mesh(const MeshShape& shape, Communicator& world);
+  // Every key-value head is held by `kv_copies` neighbouring tp ranks.
+  Mesh(const MeshShape& shape, Communicator& world, int kv_copies = 1);
 
   int rank() const { return rank_; }
   int coord(Axis axis) const { return coords_[static_cast<std::size_t>(axis)]; }
@@ -40,6 +41,8 @@ class Mesh {
   Communicator& world() const { return world_; }
   Communicator& tp() const { return *tp_; }
   Communicator& dp() const { return *dp_; }
+  // The tp ranks that hold the same part of a parameter: all of tp, or those of a key-value head.
+  Communicator& holders(int copies) const;
   // Activations and gradients travel on separate communicators.
   Communicator& pp_acts() const { return *pp_acts_; }
   Communicator& pp_grads() const { return *pp_grads_; }
@@ -50,12 +53,13 @@ class Mesh {
 
  private:
   std::vector<int> members_along(std::span<const Axis> axes) const;
+  std::vector<int> neighbours_in_tp(int count) const;
 
   MeshShape shape_;
   int rank_;
   std::array<int, kNumAxes> coords_;
   Communicator& world_;
-  std::unique_ptr<Communicator> tp_, dp_, pp_acts_, pp_grads_, model_, ends_;
+  std::unique_ptr<Communicator> tp_, kv_, dp_, pp_acts_, pp_grads_, model_, ends_;
 };
 
 }  // namespace orthant

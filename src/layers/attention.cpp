@@ -1,5 +1,6 @@
 #include "layers/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
@@ -9,7 +10,7 @@ Attention::Attention(const BlockConfig& config, const std::vector<ParamSpec>& sp
                      const std::string& prefix, int block, const Mesh& mesh)
     : config_(config),
       heads_(config.H / mesh.size(Axis::kTp)),
-      kv_heads_(config.G / mesh.size(Axis::kTp)),
+      kv_heads_(std::max<std::int64_t>(1, config.G / mesh.size(Axis::kTp))),
       first_head_(heads_ * mesh.coord(Axis::kTp)),
       dropout_site_(stream_of(prefix + ".dropout")),
       block_(block),

@@ -10,9 +10,9 @@ Block::Block(int id, std::string name, const BlockConfig& config,
       dropout_(config.dropout),
       attention_site_(stream_of(name + ".attn.residual_dropout")),
       mlp_site_(stream_of(name + ".mlp.residual_dropout")),
-      norm1_(specs, name + ".attn.norm", config.norm, config.norm_eps),
+      norm1_(specs, name + ".attn.norm", config.norm, config.norm_eps, mesh),
       attention_(config, specs, name + ".attn", block, mesh),
-      norm2_(specs, name + ".mlp.norm", config.norm, config.norm_eps),
+      norm2_(specs, name + ".mlp.norm", config.norm, config.norm_eps, mesh),
       mlp_(config, specs, mesh) {}
 
 void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const {

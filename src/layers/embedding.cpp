@@ -9,12 +9,13 @@ Embedding::Embedding(int id, std::string name, const std::vector<ParamSpec>& spe
     : Layer(id, name),
       dropout_(dropout),
       site_(stream_of(name + ".dropout")) {
-  tokens_ = make_param(*find_spec(specs, "embed.tokens.weight"), mesh.coord(Axis::kTp),
-                       mesh.size(Axis::kTp));
+  const int tp_rank = mesh.coord(Axis::kTp);
+  const int tp = mesh.size(Axis::kTp);
+  tokens_ = make_param(*find_spec(specs, "embed.tokens.weight"), tp_rank, tp);
   const ParamSpec* positions = find_spec(specs, "embed.positions.weight");
-  if (positions != nullptr) positions_ = make_param(*positions, 0, 1);
+  if (positions != nullptr) positions_ = make_param(*positions, tp_rank, tp);
   if (find_spec(specs, "embed.norm.weight") != nullptr) {
-    norm_.emplace(specs, "embed.norm", NormKind::kLayerNorm, norm_eps);
+    norm_.emplace(specs, "embed.norm", NormKind::kLayerNorm, norm_eps, mesh);
   }
 }
 

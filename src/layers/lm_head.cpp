@@ -5,7 +5,7 @@ namespace orthant {
 LmHead::LmHead(int id, std::string name, const std::vector<ParamSpec>& specs,
                const ParamSpec& table, NormKind norm, double norm_eps, const Mesh& mesh)
     : Layer(id, std::move(name)),
-      norm_(specs, "final.norm", norm, norm_eps),
+      norm_(specs, "final.norm", norm, norm_eps, mesh),
       table_(make_param(table, mesh.coord(Axis::kTp), mesh.size(Axis::kTp))) {}
 
 void LmHead::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const {

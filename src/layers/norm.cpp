@@ -5,15 +5,15 @@
 namespace orthant {
 
 Norm::Norm(const std::vector<ParamSpec>& specs, const std::string& prefix, NormKind kind,
-           double eps)
+           double eps, const Mesh& mesh)
     : kind_(kind),
       eps_(eps) {
   const ParamSpec* w = find_spec(specs, prefix + ".weight");
   const ParamSpec* b = find_spec(specs, prefix + ".bias");
   ORTHANT_CHECK(w != nullptr && (b != nullptr) == (kind == NormKind::kLayerNorm),
                 "{} has the wrong parameters", prefix);
-  w_ = make_param(*w, 0, 1);
-  if (b != nullptr) b_ = make_param(*b, 0, 1);
+  w_ = make_param(*w, mesh.coord(Axis::kTp), mesh.size(Axis::kTp));
+  if (b != nullptr) b_ = make_param(*b, mesh.coord(Axis::kTp), mesh.size(Axis::kTp));
 }
 
 void Norm::forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash,

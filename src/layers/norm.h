@@ -18,7 +18,8 @@ class Norm {
         db;  // [C] f32  this micro-batch's parameter gradients, between the halves of backward
   };
   // `prefix`.weight and, for LayerNorm, `prefix`.bias are among the specs.
-  Norm(const std::vector<ParamSpec>& specs, const std::string& prefix, NormKind kind, double eps);
+  Norm(const std::vector<ParamSpec>& specs, const std::string& prefix, NormKind kind, double eps,
+       const Mesh& mesh);
 
   // saved.sum = in.x + in.pending, written to `sum`; in.x itself when nothing is pending.
   void forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash, Saved& saved) const;

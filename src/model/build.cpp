@@ -1,5 +1,6 @@
 #include "model/build.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -30,6 +31,10 @@ BlockConfig block_config(const ModelConfig& config) {
 }
 
 }  // namespace
+
+int kv_copies(const ModelConfig& config, const LayoutConfig& layout) {
+  return static_cast<int>(std::max<std::int64_t>(1, layout.tp / config.kv_heads));
+}
 
 std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout) {
   if (!layout.stages.is_text()) return layout.stages.ints;

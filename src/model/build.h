@@ -17,6 +17,9 @@ namespace orthant {
 // The number of blocks of each pipeline stage. "even": the first layers % pp stages hold one more.
 std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout);
 
+// The tp ranks that hold one key-value head.
+int kv_copies(const ModelConfig& config, const LayoutConfig& layout);
+
 // A contiguous part of the model.
 struct ChunkRange {
   std::int64_t first_block;

@@ -32,6 +32,12 @@ ParamSpec following(ParamSpec spec) {
   return spec;
 }
 
+// Key-value heads: with more tp ranks than heads, several ranks hold one.
+ParamSpec repeating(ParamSpec spec) {
+  spec.repeats = true;
+  return following(std::move(spec));
+}
+
 void add_norm(std::vector<ParamSpec>& params, const std::string& prefix, std::int64_t hidden,
               bool has_bias) {
   params.push_back({.name = prefix + ".weight",
@@ -47,10 +53,10 @@ void add_attention(std::vector<ParamSpec>& params, const ModelConfig& config,
   const std::int64_t G = config.kv_heads;
   const std::int64_t D = config.head_dim;
   params.push_back(weight(prefix + ".q.weight", {H, D, C}, 0, config.init_std));
-  params.push_back(following(weight(prefix + ".kv.weight", {2, G, D, C}, 1, config.init_std)));
+  params.push_back(repeating(weight(prefix + ".kv.weight", {2, G, D, C}, 1, config.init_std)));
   if (config.qkv_bias) {
     params.push_back(bias(prefix + ".q.bias", {H, D}, 0));
-    params.push_back(following(bias(prefix + ".kv.bias", {2, G, D}, 1)));
+    params.push_back(repeating(bias(prefix + ".kv.bias", {2, G, D}, 1)));
   }
   params.push_back(weight(prefix + ".proj.weight", {C, H, D}, 1, residual_std));
   if (config.proj_bias) params.push_back(bias(prefix + ".proj.bias", {C}, -1));

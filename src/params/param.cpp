@@ -13,21 +13,26 @@ std::int64_t vocab_part(std::int64_t vocab, int num_parts) {
   return (vocab + span - 1) / span * kMultiple;
 }
 
-Param make_param(ParamSpec spec, int part, int num_parts) {
+Param make_param(ParamSpec spec, int tp_rank, int tp) {
   Param param;
   param.local = spec.global;
   param.box.extent = spec.global;
-  if (spec.split_dim >= 0 && (num_parts > 1 || spec.is_padded)) {
+  if (spec.split_dim < 0) {
+    param.copies = tp;
+  } else if (tp > 1 || spec.is_padded) {
     const auto dim = static_cast<std::size_t>(spec.split_dim);
     const std::int64_t whole = spec.global[spec.split_dim];
+    const std::int64_t num_parts = spec.repeats && tp % whole == 0 ? whole : tp;
     if (!spec.is_padded && whole % num_parts != 0) {
       fail_user(
           "layout.tp={} does not divide dimension {} of {}, which is {}; choose a tp that divides "
           "it",
-          num_parts, spec.split_dim, spec.name, whole);
+          tp, spec.split_dim, spec.name, whole);
     }
-    const std::int64_t extent = spec.is_padded ? vocab_part(whole, num_parts) : whole / num_parts;
-    const std::int64_t begin = std::min(whole, extent * part);
+    param.copies = static_cast<int>(tp / num_parts);
+    param.is_partial = param.copies > 1;
+    const std::int64_t extent = spec.is_padded ? vocab_part(whole, tp) : whole / num_parts;
+    const std::int64_t begin = std::min(whole, extent * (tp_rank / param.copies));
     param.local = spec.global.with(spec.split_dim, extent);
     param.box.begin[dim] = begin;
     param.box.extent = spec.global.with(spec.split_dim, std::min(extent, whole - begin));

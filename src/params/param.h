@@ -23,20 +23,24 @@ struct ParamSpec {
   bool decays = false;     // weight decay applies
   bool follows =
       false;  // lies right behind the parameter before it in its unit, so that both are one matrix
+  bool repeats = false;  // key-value heads: where tp is a multiple of split_dim's extent,
+                         // neighbouring tp ranks hold the same part
   Init init;
 };
 
 struct Param {
   ParamSpec spec;
-  Shape local;   // this rank's part, padding included
-  Box box;       // what of the global tensor it holds, padding left out
-  Tensor value;  // [local] compute type, valid between use() and release() of its unit
-  Tensor grad;   // [local] f32, valid between open_grads() and close_grads()
+  Shape local;              // this rank's part, padding included
+  Box box;                  // what of the global tensor it holds, padding left out
+  int copies = 1;           // tp ranks that hold this same part: mesh.holders(copies)
+  bool is_partial = false;  // the copies' gradients are parts of a sum: ParamStore adds them
+  Tensor value;             // [local] compute type, valid between use() and release() of its unit
+  Tensor grad;              // [local] f32, valid between open_grads() and close_grads()
 };
 
-// The part of tensor-parallel rank `part` of `num_parts`. A user error names the parameter when the
+// What tensor-parallel rank `tp_rank` of `tp` holds. A user error names the parameter when the
 // split dimension does not divide.
-Param make_param(ParamSpec spec, int part, int num_parts);
+Param make_param(ParamSpec spec, int tp_rank, int tp);
 
 // Rows of one part of a padded vocabulary: equal parts, a multiple of 8 each.
 std::int64_t vocab_part(std::int64_t vocab, int num_parts);

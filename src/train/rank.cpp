@@ -13,7 +13,8 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
     : config_(config),
       backend_(backend) {
   world_ = backend_.join_world({.ledger = ledger_, .in_flight = in_flight_});
-  mesh_ = std::make_unique<Mesh>(mesh_shape(config_.layout), *world_);
+  mesh_ = std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
+                                 kv_copies(config_.model, config_.layout));
   const Placement placement = straight(config_.layout.pp);
   const RankActions& actions =
       program(config_.max_micros, config_.purpose == Purpose::kTrain).actions;

@@ -56,6 +56,15 @@ TEST(Mesh, GroupsAreThoseAlongTheirAxes) {
   EXPECT_FALSE(mesh.is_last_stage());
 }
 
+TEST(Mesh, NeighboursInTpHoldOneKeyValueHead) {
+  const MeshShape shape = mesh_shape(layout_of(8, 2, 2));
+  RankBed bed(21, 32);  // tp 5, dp 0, pp 1
+  const Mesh mesh(shape, *bed.comm, 2);
+  EXPECT_EQ(mesh.holders(2).members(), (std::vector<int>{20, 21}));
+  EXPECT_EQ(&mesh.holders(8), &mesh.tp());
+  EXPECT_THROW((void)mesh.holders(4), Error);
+}
+
 TEST(Mesh, EndsAreTheFirstAndLastStage) {
   const MeshShape shape = mesh_shape(layout_of(2, 1, 3));
   for (const int rank : {1, 5}) {
