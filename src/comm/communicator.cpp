@@ -5,24 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 
 namespace orthant {
 namespace {
 
 using Kind = Call::Kind;
-
-bool is_message(Kind kind) {
-  return kind == Kind::kSend || kind == Kind::kRecv;
-}
-
-bool reads_in(Kind kind) {
-  return kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kSend;
-}
-
-bool writes_out(Kind kind) {
-  return kind != Kind::kSend && kind != Kind::kBarrier;
-}
 
 // The larger tensor of the two: what message_bytes of a ledger entry counts.
 const Tensor& payload(const Call& call) {
@@ -55,19 +45,6 @@ std::uint64_t fingerprint(const Call& call) {
 
 }  // namespace
 
-std::string_view name_of(Call::Kind kind) {
-  switch (kind) {
-    case Kind::kAllReduce: return "all_reduce";
-    case Kind::kAllGather: return "all_gather";
-    case Kind::kReduceScatter: return "reduce_scatter";
-    case Kind::kBroadcast: return "broadcast";
-    case Kind::kSend: return "send";
-    case Kind::kRecv: return "recv";
-    case Kind::kBarrier: return "barrier";
-  }
-  return "?";
-}
-
 Communicator::Communicator(std::string name, std::vector<int> members, int rank, int lane,
                            const CommParts& parts)
     : name_(std::move(name)),
@@ -83,7 +60,6 @@ Communicator::Communicator(std::string name, std::vector<int> members, int rank,
 }
 
 int Communicator::position_of(const std::vector<int>& members) const {
-  const int world_rank = members_[static_cast<std::size_t>(rank_)];
   int position = -1;
   for (std::size_t i = 0; i < members.size(); ++i) {
     ORTHANT_CHECK(i == 0 || members[i - 1] < members[i],
@@ -91,11 +67,20 @@ int Communicator::position_of(const std::vector<int>& members) const {
                   members[i], members[i - 1]);
     ORTHANT_CHECK(std::binary_search(members_.begin(), members_.end(), members[i]),
                   "subgroup of '{}': rank {} is not in that group", name_, members[i]);
-    if (members[i] == world_rank) position = static_cast<int>(i);
+    if (members[i] == world_rank()) position = static_cast<int>(i);
   }
   ORTHANT_CHECK(position >= 0, "subgroup of '{}': rank {} makes a group that it is not in", name_,
-                world_rank);
+                world_rank());
   return position;
+}
+
+std::string Communicator::title() const {
+  constexpr std::size_t kMostListed = 16;
+  const std::string list =
+      members_.size() <= kMostListed
+          ? fmt::format("{}", fmt::join(members_, ","))
+          : fmt::format("of {}, {}..{}", members_.size(), members_.front(), members_.back());
+  return fmt::format("rank {} ({} group {})", world_rank(), name_, list);
 }
 
 std::string Communicator::title(const Call& call) const {
@@ -178,6 +163,7 @@ Token Communicator::start(Call call) {
   check(call);
   if (size() == 1) return {};
   number(call);
+  call.where = Place(parts_.ledger.where());
   const Token token = parts_.ledger.next_token();
   record_start(call, token);
   do_start(call, token);
@@ -242,6 +228,7 @@ void Communicator::barrier() {
   if (size() == 1) return;
   Call call{.kind = Kind::kBarrier, .out = {}, .in = {}};
   number(call);
+  call.where = Place(parts_.ledger.where());
   do_start(call, {});
   do_wait(call, {});
 }

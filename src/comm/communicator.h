@@ -6,38 +6,13 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ledger.h"
+#include "comm/call.h"
 #include "mem/in_flight.h"
-#include "mem/tensor.h"
 
 namespace orthant {
-
-enum class Reduce : std::uint8_t { kSum, kMax };
-
-// What one call asks. Backends move bytes by it; plan matches it between ranks.
-struct Call {
-  enum class Kind : std::uint8_t {
-    kAllReduce,
-    kAllGather,
-    kReduceScatter,
-    kBroadcast,
-    kSend,
-    kRecv,
-    kBarrier
-  };
-  Kind kind;
-  Tensor out;  // all_reduce: in, out; all_gather: [N*n...]; reduce_scatter: [n...]; broadcast: in,
-               // out; recv: out
-  Tensor in;   // all_gather: [n...]; reduce_scatter: [N*n...]; send: in
-  Reduce reduce = Reduce::kSum;
-  int peer = -1;              // group rank of the other side, or the root
-  std::int64_t identity = 0;  // of a message: both sides name it in the same order
-  std::int64_t sequence = 0;  // of this group's collectives, or of this ordered pair's messages
-};
-std::string_view name_of(Call::Kind kind);  // "all_reduce", ...: string literals
 
 // A group's own references, shared by all groups of a rank.
 struct CommParts {
@@ -58,6 +33,8 @@ class Communicator {
   int rank() const { return rank_; }                 // in the group
   int size() const { return static_cast<int>(members_.size()); }
   const std::vector<int>& members() const { return members_; }
+  int world_rank() const { return members_[static_cast<std::size_t>(rank_)]; }
+  std::string title() const;  // "rank 5 (tp group 4,5)"
 
   // In order: later ops of this rank see the result. A group of one does nothing and records
   // nothing (whole and part must then be the same memory), so the code of one device is this code.
@@ -81,6 +58,10 @@ class Communicator {
   [[nodiscard]] Token start_send(const Tensor& t, int peer, std::int64_t identity);
   [[nodiscard]] Token start_recv(const Tensor& t, int peer, std::int64_t identity);
   void wait(Token token);  // a done token is waited for at once
+
+  // This rank is at work outside of any call: saving, reading. Peers that wait for it go on
+  // waiting; layout.deadline_s runs from the last call or sign.
+  virtual void sign_of_life() {}
 
   // The group of some members of this one (world ranks, ascending, this rank among them). Every
   // member calls it in the same program order; nothing is communicated for it.

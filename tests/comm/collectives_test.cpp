@@ -1,4 +1,5 @@
-// Every collective against its definition, for every group size, type and odd counts.
+// Every collective against its definition, on every transport, for every group size, type and odd
+// counts: so all transports give the same bits.
 #include <atomic>
 #include <cstring>
 #include <type_traits>
@@ -109,11 +110,11 @@ template <class T>
 class Collectives : public testing::Test {
  protected:
   static constexpr DType kType = TypeOf<T>::kValue;
-  // body(bed, count) for all sizes and counts.
+  // body(bed, count) for all transports, sizes and counts.
   template <class Body>
   static void for_all(Body body) {
     for (int size = 1; size <= kMostRanks; ++size) {
-      run_ranks(size, 60, [&body](RankBed& bed) {
+      on_all_transports(size, [&body](RankBed& bed) {
         for (const std::int64_t count : kCounts) {
           Frame frame(bed.arena);
           body(bed, count);
@@ -212,7 +213,7 @@ TYPED_TEST(Collectives, BroadcastCopiesTheRoot) {
 }
 
 TEST(Collectives, BroadcastAndGatherMoveAnyType) {
-  run_ranks(3, 60, [](RankBed& bed) {
+  on_all_transports(3, [](RankBed& bed) {
     for (const DType dtype : {DType::kU8, DType::kI32, DType::kF16}) {
       const Tensor t = bed.alloc({3, 5}, dtype);
       std::memset(t.data, bed.comm->rank() + 1, static_cast<std::size_t>(t.bytes()));

@@ -215,6 +215,90 @@ TEST(Failure, OtherCallsAreADivergence) {
   const Caught reduce =
       diverge([](Communicator& comm, const Tensor& t) { comm.all_reduce(t, Reduce::kMax); });
   EXPECT_TRUE(contains(reduce.message, "(max) of [6] f32")) << reduce.message;
+  const Caught root =
+      diverge([](Communicator& comm, const Tensor& t) { comm.broadcast(t, comm.rank()); });
+  EXPECT_TRUE(contains(root.message, "broadcast 'there' of [6] f32 from rank 1")) << root.message;
+}
+
+TEST(Failure, TheSameCallAtAnotherPlaceIsADivergence) {
+  const Caught caught = caught_from(3, 60, [](RankBed& bed) {
+    if (bed.comm->rank() != 1) reduce_once(bed, *bed.comm, "h.6.attn");
+    reduce_once(bed, *bed.comm, "h.7.mlp.down");
+  });
+  EXPECT_EQ(caught.fault, Fault::kLost);
+  EXPECT_TRUE(contains(caught.message, "all_reduce 'h.6.attn' (sum) of [5] f32")) << caught.message;
+  EXPECT_TRUE(contains(caught.message, "all_reduce 'h.7.mlp.down'")) << caught.message;
+  EXPECT_TRUE(contains(caught.message, "world group 0,1,2")) << caught.message;
+}
+
+TEST(Failure, TheRankAtTheEndOfAChainIsNamed) {
+  std::atomic<bool> is_over = false;
+  const Caught caught = caught_from(4, 0.3, [&is_over](RankBed& bed) {
+    const int rank = bed.comm->rank();
+    if (rank == 3) return sleep_until(is_over);
+    const auto group = bed.comm->subgroup(fmt::format("g{}", rank), {rank, rank + 1}, 1);
+    raise_when_thrown(is_over, [&] { reduce_once(bed, *group, fmt::format("call {}", rank)); });
+  });
+  EXPECT_EQ(caught.fault, Fault::kLost);
+  EXPECT_TRUE(contains(caught.message, "rank 3 has made no call")) << caught.message;
+}
+
+TEST(Failure, RanksThatWaitForEachOtherAreAllNamed) {
+  std::atomic<int> num_waiting = 0;
+  const Caught caught = caught_from(3, 0.3, [&num_waiting](RankBed& bed) {
+    const int rank = bed.comm->rank();
+    const int next = (rank + 1) % 3;
+    const auto group = bed.comm->subgroup(fmt::format("g{}", rank),
+                                          {std::min(rank, next), std::max(rank, next)}, 1);
+    ++num_waiting;
+    while (num_waiting < 3) {
+      std::this_thread::yield();
+    }
+    reduce_once(bed, *group, "round");
+  });
+  EXPECT_EQ(caught.fault, Fault::kLost);
+  int named = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    named +=
+        contains(caught.message, fmt::format("rank {} is in all_reduce 'round' (g{})", rank, rank))
+            ? 1
+            : 0;
+  }
+  EXPECT_EQ(named, 2) << caught.message;  // and the one that speaks
+}
+
+// A long save is not a hang.
+TEST(Failure, SignsOfLifeHoldTheDeadlineOff) {
+  const Caught caught = caught_from(2, 2, [](RankBed& bed) {
+    if (bed.comm->rank() == 1) {
+      for (int i = 0; i < 30; ++i) {
+        std::this_thread::sleep_for(100ms);
+        bed.comm->sign_of_life();
+      }
+    }
+    reduce_once(bed, *bed.comm, "after the save");
+  });
+  EXPECT_EQ(caught.message, "");
+}
+
+TEST(FailureDeathTest, ARankThatHangsOutsideOfCallsDoesNotKeepTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [](const std::function<void()>& third) {
+    run_ranks(3, 0.3, [&third](RankBed& bed) {
+      if (bed.comm->rank() == 2) {
+        for (;;) {
+          std::this_thread::sleep_for(1s);
+        }
+      }
+      if (bed.comm->rank() == 1) third();
+      reduce_once(bed, *bed.comm, "a");
+    });
+  };
+  EXPECT_EXIT(hang([] {}), testing::ExitedWithCode(4),
+              "world group 0,1,2. waited 0.3 s in all_reduce 'a'; .*rank 2 has made no call and "
+              "did not stop");
+  EXPECT_EXIT(hang([] { fail_user("the disk is full"); }), testing::ExitedWithCode(2),
+              "orthant: the disk is full; rank 2 has made no call and did not stop");
 }
 
 TEST(Failure, ForgottenWaitsAreReported) {

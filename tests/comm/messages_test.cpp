@@ -15,7 +15,7 @@ Tensor filled(RankBed& bed, std::int64_t count, float value) {
 }
 
 TEST(Messages, ArriveInTheOrderOfThePair) {
-  run_ranks(2, 60, [](RankBed& bed) {
+  on_all_transports(2, [](RankBed& bed) {
     constexpr int kMessages = 50;
     std::vector<Tensor> tensors;
     std::vector<Token> tokens;
@@ -35,7 +35,7 @@ TEST(Messages, ArriveInTheOrderOfThePair) {
 
 TEST(Messages, GoBothWaysAroundARing) {
   for (int size = 2; size <= 8; ++size) {
-    run_ranks(size, 60, [size](RankBed& bed) {
+    on_all_transports(size, [size](RankBed& bed) {
       const int rank = bed.comm->rank();
       const int next = (rank + 1) % size;
       const int before = (rank + size - 1) % size;
@@ -59,9 +59,13 @@ TEST(Messages, GoBothWaysAroundARing) {
   }
 }
 
-TEST(Messages, AnotherIdentityIsADivergence) {
+class Divergence : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Messages, Divergence,
+                         testing::Values(Transport::kThreads, Transport::kProcesses));
+
+TEST_P(Divergence, OfIdentitiesIsFound) {
   const std::string message = message_of([] {
-    run_ranks(3, 60, [](RankBed& bed) {
+    run_ranks(GetParam(), 3, 60, [](RankBed& bed) {
       const Tensor t = filled(bed, 4, 1);
       if (bed.comm->rank() == 2) return;
       const Where where(bed.ledger, bed.comm->rank() == 0 ? "sendF2" : "recvF3");
@@ -74,9 +78,9 @@ TEST(Messages, AnotherIdentityIsADivergence) {
   EXPECT_NE(message.find("diverged"), std::string::npos) << message;
 }
 
-TEST(Messages, AnotherSizeIsADivergence) {
+TEST_P(Divergence, OfSizesIsFound) {
   const std::string message = message_of([] {
-    run_ranks(2, 60, [](RankBed& bed) {
+    run_ranks(GetParam(), 2, 60, [](RankBed& bed) {
       const Tensor t = filled(bed, 4 + bed.comm->rank(), 1);
       bed.comm->wait(bed.comm->rank() == 0 ? bed.comm->start_send(t, 1, 2)
                                            : bed.comm->start_recv(t, 0, 2));

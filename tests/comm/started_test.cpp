@@ -19,7 +19,7 @@ Tensor filled(RankBed& bed, std::int64_t count, float value) {
 
 TEST(StartedCalls, OverlapAndEndInOrder) {
   for (const int size : {2, 3, 8}) {
-    run_ranks(size, 60, [size](RankBed& bed) {
+    on_all_transports(size, [size](RankBed& bed) {
       constexpr int kCalls = 24;
       const auto rank = static_cast<float>(bed.comm->rank());
       std::vector<Tensor> sums;
@@ -56,7 +56,7 @@ TEST(StartedCalls, DoNotWaitForPeers) {
 
 // A call ends once all have started it, even while a peer is busy with something else.
 TEST(StartedCalls, EndWithoutTheirPeersWaiting) {
-  run_ranks(2, 60, [](RankBed& bed) {
+  on_all_transports(2, [](RankBed& bed) {
     const Tensor sum = filled(bed, 100000, 1);
     const Tensor message = filled(bed, 3, 7);
     const Token token = bed.comm->start_all_reduce(sum, Reduce::kSum);
@@ -72,7 +72,7 @@ TEST(StartedCalls, EndWithoutTheirPeersWaiting) {
 }
 
 TEST(StartedCalls, LetABlockingCallPass) {
-  run_ranks(3, 60, [](RankBed& bed) {
+  on_all_transports(3, [](RankBed& bed) {
     const Tensor early = filled(bed, 50000, 1);
     const Tensor late = filled(bed, 50000, 2);
     const Token token = bed.comm->start_all_reduce(early, Reduce::kSum);
@@ -113,7 +113,7 @@ TEST(StartedCalls, OwnTheirMemoryUntilTheWait) {
 }
 
 TEST(Groups, WorkSideBySide) {
-  run_ranks(8, 60, [](RankBed& bed) {
+  on_all_transports(8, [](RankBed& bed) {
     const int rank = bed.comm->rank();
     const int row = rank / 2;
     const auto pair = bed.comm->subgroup("tp", {2 * row, 2 * row + 1}, 1);
@@ -138,7 +138,7 @@ TEST(Groups, WorkSideBySide) {
 }
 
 TEST(Groups, OfTheSameNameAndMembersAreApart) {
-  run_ranks(2, 60, [](RankBed& bed) {
+  on_all_transports(2, [](RankBed& bed) {
     const auto first = bed.comm->subgroup("pair", {0, 1}, 1);
     const auto second = bed.comm->subgroup("pair", {0, 1}, 2);
     const Tensor a = filled(bed, 9, 1);
@@ -189,7 +189,7 @@ TEST(Groups, AreReleasedAndMadeAgainInOneWorld) {
 TEST(StartedCalls, TakeNoMemoryOverTime) {
   // Sanitizers report an empty heap here.
   std::size_t before = 0;
-  run_ranks(4, 60, [&before](RankBed& bed) {
+  on_all_transports(4, [&before](RankBed& bed) {
     const int rank = bed.comm->rank();
     const Tensor sum = filled(bed, 70000, 0);
     const Tensor whole = filled(bed, 4 * 9000, 0);

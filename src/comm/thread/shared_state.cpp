@@ -3,21 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace orthant {
 
-Place::Place(std::string_view name)
-    : size_(static_cast<std::uint8_t>(std::min(name.size(), sizeof(text_)))) {
-  std::copy_n(name.begin(), size_, text_);
-}
-
-std::string text_of(Call::Kind kind, const Place& place) {
-  return place.text().empty() ? std::string(name_of(kind))
-                              : fmt::format("{} '{}'", name_of(kind), place.text());
-}
-
-void MessageQueue::push(const Posted& message) {
+void MessageQueue::push(const Call& message) {
   if (size_ == ring_.size()) {
     std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(first_), ring_.end());
     first_ = 0;
@@ -73,18 +61,10 @@ void Group::leave(int rank) {
   }
 }
 
-std::string Group::title(int rank) const {
-  constexpr std::size_t kMostListed = 16;
-  const std::string list =
-      members.size() <= kMostListed
-          ? fmt::format("{}", fmt::join(members, ","))
-          : fmt::format("of {}, {}..{}", members.size(), members.front(), members.back());
-  return fmt::format("rank {} ({} group {})", members[static_cast<std::size_t>(rank)], name, list);
-}
-
 SharedState::SharedState(int size, double deadline_s)
     : deadline_s_(deadline_s),
-      ranks_(static_cast<std::size_t>(size)) {}
+      board_memory_(static_cast<std::size_t>(Board::bytes(size)) / sizeof(std::uint64_t)),
+      board_(reinterpret_cast<std::byte*>(board_memory_.data()), size, Board::Use::kReset) {}
 
 Group& SharedState::join(const std::string& name, const std::vector<int>& members, int world_rank) {
   const std::lock_guard lock(registry_mutex_);
@@ -119,44 +99,14 @@ void SharedState::wake_all_and_wait_until_idle() {
 }
 
 void SharedState::fail(int world_rank, const std::string& why) noexcept {
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (!has_failed()) {
-      failure_ = fmt::format("rank {} failed: {}", world_rank, why);
-      has_failed_.store(true, std::memory_order_release);
-    }
-  }
+  board_.fail(world_rank, why);
   wake_all_and_wait_until_idle();
 }
 
 void SharedState::throw_failed() {
   // The caller will free memory that others may still read.
   wake_all_and_wait_until_idle();
-  const std::lock_guard lock(failure_mutex_);
-  throw PeerFailed(failure_);
-}
-
-void SharedState::note(int world_rank, const Group& group, Call::Kind kind, const Place& place) {
-  RankState& rank = at(world_rank);
-  const std::lock_guard lock(rank.mutex);
-  rank.group = &group;
-  rank.kind = kind;
-  rank.place = place;
-}
-
-void SharedState::note_waiting(int world_rank, bool is_waiting) {
-  RankState& rank = at(world_rank);
-  const std::lock_guard lock(rank.mutex);
-  rank.is_waiting = is_waiting;
-}
-
-std::string SharedState::describe(int world_rank) const {
-  const RankState& rank = at(world_rank);
-  const std::lock_guard lock(rank.mutex);
-  if (rank.group == nullptr) return fmt::format("rank {} has made no call", world_rank);
-  return fmt::format("rank {} {} {} ({})", world_rank,
-                     rank.is_waiting ? "is in" : "has gone on from", text_of(rank.kind, rank.place),
-                     rank.group->name);
+  throw PeerFailed(board_.failure());
 }
 
 }  // namespace orthant

@@ -1,43 +1,20 @@
-// What the ranks of a ThreadWorld share: the groups with their posted calls, what each rank did
-// last, and the first failure.
+// What the ranks of a ThreadWorld share: the groups with their posted calls, and the board.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/check.h"
-#include "comm/communicator.h"
+#include "comm/board.h"
 
 namespace orthant {
 
-// Says that another rank failed: never the first error of a run.
-class PeerFailed final : public Error {
- public:
-  explicit PeerFailed(const std::string& message) : Error(Fault::kLost, message) {}
-};
-
-// A copy of a ledger's place name, which may end before the reader's interest does.
-class Place {
- public:
-  Place() = default;
-  explicit Place(std::string_view name);
-  std::string_view text() const { return {text_, size_}; }
-
- private:
-  char text_[63];
-  std::uint8_t size_ = 0;
-};
-
 struct Posted {
   Call call{};
-  Place place;
   bool is_here = false;
 };
 
@@ -57,12 +34,12 @@ struct Slot {
 class MessageQueue {
  public:
   bool empty() const { return size_ == 0; }
-  const Posted& front() const { return ring_[first_]; }
-  void push(const Posted& message);
+  const Call& front() const { return ring_[first_]; }
+  void push(const Call& message);
   void pop();
 
  private:
-  std::vector<Posted> ring_;
+  std::vector<Call> ring_;
   std::size_t first_ = 0;
   std::size_t size_ = 0;
 };
@@ -84,8 +61,7 @@ struct Group {
   Pair& pair(int from, int to) {
     return pairs[static_cast<std::size_t>(from) * members.size() + static_cast<std::size_t>(to)];
   }
-  void leave(int rank);               // the destructor of a communicator
-  std::string title(int rank) const;  // "rank 5 (tp group 4,5)"
+  void leave(int rank);  // the destructor of a communicator
 
   const std::string name;
   const std::vector<int> members;  // world ranks
@@ -103,44 +79,25 @@ class SharedState {
  public:
   SharedState(int size, double deadline_s);
 
-  int size() const { return static_cast<int>(ranks_.size()); }
   double deadline_s() const { return deadline_s_; }
+  Board& board() { return board_; }
 
   // The n-th group of this name and members that a rank joins is the same for all of them.
   Group& join(const std::string& name, const std::vector<int>& members, int world_rank);
 
   // Keeps the first failure. After return no thread touches memory of posted calls any more.
   void fail(int world_rank, const std::string& why) noexcept;
-  bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+  bool has_failed() const { return board_.has_failed(); }
   [[noreturn]] void throw_failed();
 
-  // What a rank did last: "rank 4 is in all_gather 'h.6.attn' (tp)".
-  void note(int world_rank, const Group& group, Call::Kind kind, const Place& place);
-  void note_waiting(int world_rank, bool is_waiting);
-  std::string describe(int world_rank) const;
-
  private:
-  struct RankState {
-    mutable std::mutex mutex;
-    const Group* group = nullptr;  // of the last call; null before the first
-    Call::Kind kind{};
-    Place place;
-    bool is_waiting = false;
-  };
-  RankState& at(int world_rank) { return ranks_[static_cast<std::size_t>(world_rank)]; }
-  const RankState& at(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)]; }
   void wake_all_and_wait_until_idle();
 
   double deadline_s_;
-  std::vector<RankState> ranks_;
-  std::atomic<bool> has_failed_ = false;
-  std::mutex failure_mutex_;
-  std::string failure_;
+  std::vector<std::uint64_t> board_memory_;
+  Board board_;
   std::mutex registry_mutex_;
   std::vector<std::unique_ptr<Group>> groups_;
 };
-
-// "all_reduce 'h.7.mlp.down'".
-std::string text_of(Call::Kind kind, const Place& place);
 
 }  // namespace orthant

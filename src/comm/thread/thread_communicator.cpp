@@ -17,10 +17,6 @@ using Kind = Call::Kind;
 // several ranks share one call.
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 10;
 
-bool is_message(Kind kind) {
-  return kind == Kind::kSend || kind == Kind::kRecv;
-}
-
 // The tensor whose elements are divided into chunks, as runs: one for each rank, or one in all.
 const Tensor& run_of(const Call& call) {
   return call.kind == Kind::kAllGather ? call.in : call.out;
@@ -44,52 +40,8 @@ std::int64_t num_chunks(const Call& call, int size) {
   return chunks_per_run(call) * (has_run_per_rank(call.kind) ? size : 1);
 }
 
-bool same_form(const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && a.shape == b.shape;
-}
-
-bool agree(const Call& a, const Call& b) {
-  return a.kind == b.kind && a.reduce == b.reduce && a.peer == b.peer && same_form(a.out, b.out) &&
-         same_form(a.in, b.in);
-}
-
-bool match(const Call& send, const Call& recv) {
-  return send.identity == recv.identity && send.in.dtype == recv.out.dtype &&
-         send.in.count() == recv.out.count();
-}
-
 void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-// "all_gather 'h.6.attn' of [8] f32 from [4] f32".
-std::string details_of(const Posted& posted) {
-  const Call& call = posted.call;
-  const auto form = [](const Tensor& tensor) {
-    return fmt::format("{} {}", tensor.shape.text(), name_of(tensor.dtype));
-  };
-  std::string text = text_of(call.kind, posted.place);
-  switch (call.kind) {
-    case Kind::kAllReduce:
-      return text + (call.reduce == Reduce::kMax ? " (max) of " : " (sum) of ") + form(call.out);
-    case Kind::kAllGather:
-    case Kind::kReduceScatter: return text + " of " + form(call.out) + " from " + form(call.in);
-    case Kind::kBroadcast:
-      return text + fmt::format(" of {} from rank {}", form(call.out), call.peer);
-    case Kind::kSend:
-      return text + fmt::format(" of {}, identity {}", form(call.in), call.identity);
-    case Kind::kRecv:
-      return text + fmt::format(" of {}, identity {}", form(call.out), call.identity);
-    case Kind::kBarrier: return text;
-  }
-  return text;
-}
-
-std::chrono::steady_clock::time_point deadline_after(double seconds) {
-  constexpr double kForever = 1e8;
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(std::min(seconds, kForever)));
 }
 
 }  // namespace
@@ -128,12 +80,11 @@ Pair& ThreadCommunicator::pair_of(const Call& call) {
 }
 
 void ThreadCommunicator::do_start(const Call& call, Token /*token*/) {
-  const Posted posted{.call = call, .place = Place(parts().ledger.where()), .is_here = true};
-  state_.note(world_rank(), group_, call.kind, posted.place);
+  state_.board().note_call(world_rank(), name(), call, -1);
   if (is_message(call.kind)) {
-    post_message(posted);
+    post_message(call);
   } else {
-    post_collective(posted);
+    post_collective(call);
   }
   ++num_started_;
 }
@@ -147,24 +98,24 @@ void ThreadCommunicator::do_wait(const Call& call, Token /*token*/) {
   --num_started_;
 }
 
-void ThreadCommunicator::post_collective(const Posted& posted) {
+void ThreadCommunicator::post_collective(const Call& call) {
   Lock lock(group_.mutex);
   if (state_.has_failed()) {
     lock.unlock();
     state_.throw_failed();
   }
-  Slot& slot = group_.find_or_take(posted.call.sequence);
+  Slot& slot = group_.find_or_take(call.sequence);
   if (slot.num_posted == 0) slot.first_rank = rank();
-  const Posted& first = slot.posted[static_cast<std::size_t>(slot.first_rank)];
-  if (slot.num_posted > 0 && !agree(first.call, posted.call)) {
+  const Call& first = slot.posted[static_cast<std::size_t>(slot.first_rank)].call;
+  if (slot.num_posted > 0 && !agree(first, call)) {
     const int peer = slot.first_rank;
-    const Posted theirs = first;
+    const Call theirs = first;
     lock.unlock();
-    fail_diverged(posted, peer, theirs);
+    fail_diverged(call, peer, theirs);
   }
-  slot.posted[static_cast<std::size_t>(rank())] = posted;
+  slot.posted[static_cast<std::size_t>(rank())] = {.call = call, .is_here = true};
   if (++slot.num_posted < size()) return;
-  slot.num_chunks = num_chunks(posted.call, size());
+  slot.num_chunks = num_chunks(call, size());
   // One chunk is not worth waking anyone for.
   if (slot.num_chunks <= 1) {
     if (slot.num_chunks == 1) move_chunk(slot, 0);
@@ -187,9 +138,8 @@ void ThreadCommunicator::finish(Slot& slot) {
 }
 
 void ThreadCommunicator::wait_collective(const Call& call) {
-  const Time deadline = deadline_after(state_.deadline_s());
+  Waiting waiting{.call = call};
   Lock lock(group_.mutex);
-  bool is_late = false;
   while (Slot* slot = group_.find(call.sequence)) {
     if (state_.has_failed()) {
       lock.unlock();
@@ -199,23 +149,18 @@ void ThreadCommunicator::wait_collective(const Call& call) {
       work(*slot, lock);
       continue;
     }
-    const Posted mine = slot->posted[static_cast<std::size_t>(rank())];
     std::vector<int> missing;
     for (std::size_t i = 0; i < slot->posted.size(); ++i) {
-      const int member = members()[i];
       if (slot->posted[i].is_here) continue;
+      missing.push_back(members()[i]);
       if (group_.has_left[i]) {
         lock.unlock();
-        fail_left(mine, member);
+        fail_left(call, missing.back());
       }
-      if (is_late) missing.push_back(member);
     }
-    if (is_late && !missing.empty()) {
-      lock.unlock();
-      fail_late(mine, missing);
-    }
-    is_late = !sleep(group_.changed, lock, deadline, mine);
+    sleep(group_.changed, lock, waiting, missing);
   }
+  if (waiting.noted >= 0) state_.board().note_call(world_rank(), name(), call, -1);
 }
 
 // Moves one chunk without the lock, which others need for theirs.
@@ -271,25 +216,25 @@ void ThreadCommunicator::move_chunk(const Slot& slot, std::int64_t chunk) {
   }
 }
 
-void ThreadCommunicator::post_message(const Posted& posted) {
-  Pair& pair = pair_of(posted.call);
+void ThreadCommunicator::post_message(const Call& call) {
+  Pair& pair = pair_of(call);
   Lock lock(pair.mutex);
   if (state_.has_failed()) {
     lock.unlock();
     state_.throw_failed();
   }
-  const bool is_send = posted.call.kind == Kind::kSend;
+  const bool is_send = call.kind == Kind::kSend;
   MessageQueue& others = is_send ? pair.recvs : pair.sends;
   if (others.empty()) {
-    (is_send ? pair.sends : pair.recvs).push(posted);
+    (is_send ? pair.sends : pair.recvs).push(call);
     return;
   }
-  const Call& send = is_send ? posted.call : others.front().call;
-  const Call& recv = is_send ? others.front().call : posted.call;
+  const Call& send = is_send ? call : others.front();
+  const Call& recv = is_send ? others.front() : call;
   if (!match(send, recv)) {
-    const Posted theirs = others.front();
+    const Call theirs = others.front();
     lock.unlock();
-    fail_diverged(posted, posted.call.peer, theirs);
+    fail_diverged(call, call.peer, theirs);
   }
   move_bytes(recv.out.data, send.in.data, send.in.bytes());
   others.pop();
@@ -298,32 +243,36 @@ void ThreadCommunicator::post_message(const Posted& posted) {
 }
 
 void ThreadCommunicator::wait_message(const Call& call) {
-  const Time deadline = deadline_after(state_.deadline_s());
+  Waiting waiting{.call = call};
   const int peer = members()[static_cast<std::size_t>(call.peer)];
-  const Posted mine{.call = call, .place = Place(parts().ledger.where()), .is_here = true};
   Pair& pair = pair_of(call);
   Lock lock(pair.mutex);
-  bool is_late = false;
   while (pair.num_moved <= call.sequence) {
     const bool has_failed = state_.has_failed();
-    const bool has_left = group_.has_left[static_cast<std::size_t>(call.peer)];
-    if (has_failed || has_left || is_late) {
+    if (has_failed || group_.has_left[static_cast<std::size_t>(call.peer)]) {
       lock.unlock();
       if (has_failed) state_.throw_failed();
-      if (has_left) fail_left(mine, peer);
-      fail_late(mine, {peer});
+      fail_left(call, peer);
     }
-    is_late = !sleep(pair.changed, lock, deadline, mine);
+    sleep(pair.changed, lock, waiting, std::span(&peer, 1));
   }
+  if (waiting.noted >= 0) state_.board().note_call(world_rank(), name(), call, -1);
 }
 
-bool ThreadCommunicator::sleep(std::condition_variable& changed, Lock& lock, Time deadline,
-                               const Posted& posted) {
-  state_.note(world_rank(), group_, posted.call.kind, posted.place);
-  state_.note_waiting(world_rank(), true);
-  const bool is_in_time = changed.wait_until(lock, deadline) == std::cv_status::no_timeout;
-  state_.note_waiting(world_rank(), false);
-  return is_in_time;
+void ThreadCommunicator::sleep(std::condition_variable& changed, Lock& lock, Waiting& waiting,
+                               std::span<const int> missing) {
+  if (missing.empty()) return changed.wait(lock);  // the others are at work on the last chunks
+  if (waiting.noted != missing.front()) {
+    waiting.noted = missing.front();
+    state_.board().note_call(world_rank(), name(), waiting.call, waiting.noted);
+  }
+  const Board::Verdict verdict =
+      state_.board().judge(world_rank(), missing, waiting.start, state_.deadline_s());
+  if (verdict.is_overdue) {
+    lock.unlock();
+    fail_late(waiting.call, verdict.ranks);
+  }
+  changed.wait_until(lock, verdict.look_again);
 }
 
 void ThreadCommunicator::fail(const std::string& message) {
@@ -331,26 +280,26 @@ void ThreadCommunicator::fail(const std::string& message) {
   throw Error(Fault::kLost, message);
 }
 
-void ThreadCommunicator::fail_diverged(const Posted& mine, int peer, const Posted& theirs) {
+void ThreadCommunicator::fail_diverged(const Call& mine, int peer, const Call& theirs) {
   fail(
       fmt::format("{} is in {}, but rank {} is in {}: both are number {} of their kind, so the "
                   "ranks have diverged; please report",
-                  group_.title(rank()), details_of(mine), members()[static_cast<std::size_t>(peer)],
-                  details_of(theirs), mine.call.sequence));
+                  title(), details_of(mine), members()[static_cast<std::size_t>(peer)],
+                  details_of(theirs), mine.sequence));
 }
 
-void ThreadCommunicator::fail_late(const Posted& mine, const std::vector<int>& missing) {
+void ThreadCommunicator::fail_late(const Call& mine, std::span<const int> ranks) {
   std::vector<std::string> others;
-  for (const int member : missing) {
-    others.push_back(state_.describe(member));
+  for (const int member : ranks) {
+    others.push_back(state_.board().describe(member));
   }
-  fail(fmt::format("{} waited {:g} s in {}; {}", group_.title(rank()), state_.deadline_s(),
-                   text_of(mine.call.kind, mine.place), join(others)));
+  fail(fmt::format("{} waited {:g} s in {}; {}", title(), state_.deadline_s(),
+                   text_of(mine.kind, mine.where), join(others)));
 }
 
-void ThreadCommunicator::fail_left(const Posted& mine, int peer) {
-  fail(fmt::format("{} waits in {}, but rank {} has left that group; {}", group_.title(rank()),
-                   text_of(mine.call.kind, mine.place), peer, state_.describe(peer)));
+void ThreadCommunicator::fail_left(const Call& mine, int peer) {
+  fail(fmt::format("{} waits in {}, but rank {} has left that group; {}", title(),
+                   text_of(mine.kind, mine.where), peer, state_.board().describe(peer)));
 }
 
 }  // namespace orthant

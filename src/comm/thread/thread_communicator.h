@@ -2,12 +2,14 @@
 // moves straight from tensor to tensor, without memory in between.
 #pragma once
 
-#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "comm/thread/shared_state.h"
 
 namespace orthant {
@@ -18,33 +20,39 @@ class ThreadCommunicator final : public Communicator {
                      int lane, const CommParts& parts);
   ~ThreadCommunicator() override;
 
+  void sign_of_life() override { state_.board().sign(world_rank()); }
   std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
                                          int lane) override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  using Time = std::chrono::steady_clock::time_point;
+  // A call that waits: since when, and for whom as the board says.
+  struct Waiting {
+    const Call& call;
+    Board::Clock::time_point start = Board::Clock::now();
+    int noted = -1;
+  };
 
   void do_start(const Call& call, Token token) override;
   void do_wait(const Call& call, Token token) override;
 
-  void post_collective(const Posted& posted);
-  void post_message(const Posted& posted);
+  void post_collective(const Call& call);
+  void post_message(const Call& call);
   void wait_collective(const Call& call);
   void wait_message(const Call& call);
 
   void work(Slot& slot, Lock& lock);
   void move_chunk(const Slot& slot, std::int64_t chunk);
   void finish(Slot& slot);
-  // False when the deadline passed first.
-  bool sleep(std::condition_variable& changed, Lock& lock, Time deadline, const Posted& posted);
-  int world_rank() const { return members()[static_cast<std::size_t>(rank())]; }
+  // Sleeps until `changed`, or until it is time to judge `missing`, the ranks that have not come.
+  void sleep(std::condition_variable& changed, Lock& lock, Waiting& waiting,
+             std::span<const int> missing);
   Pair& pair_of(const Call& call);
 
   // Each poisons the world before it throws; none may hold a lock.
-  [[noreturn]] void fail_diverged(const Posted& mine, int peer, const Posted& theirs);
-  [[noreturn]] void fail_late(const Posted& mine, const std::vector<int>& missing);
-  [[noreturn]] void fail_left(const Posted& mine, int peer);
+  [[noreturn]] void fail_diverged(const Call& mine, int peer, const Call& theirs);
+  [[noreturn]] void fail_late(const Call& mine, std::span<const int> ranks);
+  [[noreturn]] void fail_left(const Call& mine, int peer);
   [[noreturn]] void fail(const std::string& message);
 
   SharedState& state_;

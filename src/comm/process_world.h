@@ -1,0 +1,49 @@
+// ProcessWorld: this process is one rank of a world, which a launcher has started.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
+#include "comm/communicator.h"
+#include "comm/launch.h"
+#include "comm/stream/stream_rank.h"
+
+namespace orthant {
+
+class ProcessWorld {
+ public:
+  ProcessWorld(std::unique_ptr<Wires> wires, double deadline_s);
+  ~ProcessWorld();
+  ProcessWorld(const ProcessWorld&) = delete;
+  ProcessWorld& operator=(const ProcessWorld&) = delete;
+
+  int rank() const { return rank_.rank(); }
+  int size() const { return rank_.size(); }
+  int num_local() { return rank_.wires().num_local(); }  // ranks on this host
+  bool is_first() const { return rank() == 0; }
+  void set_deadline(double seconds) { rank_.set_deadline(seconds); }
+
+  std::unique_ptr<Communicator> join(const CommParts& parts);
+
+  // Runs `act` on every rank. When it throws on some, all throw what the lowest of them threw; rank
+  // 0 is to say it, for the others it is Reported.
+  void agree(const std::function<void()>& act);
+  // Throws on all ranks unless they have the same value; `what` names it, `advice` says what to do.
+  void require_same(std::int64_t value, const std::string& what, const std::string& advice);
+  // Runs what this rank does with the others. When it throws, the others stop. What another rank
+  // has said is thrown as Reported.
+  void run(const std::function<void()>& act);
+
+ private:
+  StreamRank rank_;
+};
+
+bool has_mpi();  // it is built in
+
+// Meets the other ranks; all must be there within `deadline_s`.
+std::unique_ptr<ProcessWorld> join_process_world(const Launch& launch, double deadline_s);
+
+}  // namespace orthant

@@ -1,0 +1,111 @@
+#include "comm/stream/stream_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "comm/stream/stream_communicator.h"
+
+namespace orthant {
+
+StreamRank::StreamRank(std::unique_ptr<Wires> wires, double deadline_s)
+    : wires_(std::move(wires)),
+      deadline_s_(deadline_s) {
+  wires_->board().set_deadline(deadline_s);
+  wires_->board().note(rank(), {});
+}
+
+void StreamRank::set_deadline(double seconds) {
+  deadline_s_ = seconds;
+  wires_->board().set_deadline(seconds);
+}
+
+void StreamRank::add(StreamCommunicator& group) {
+  groups_.push_back(&group);
+}
+
+void StreamRank::remove(StreamCommunicator& group) {
+  std::erase(groups_, &group);
+}
+
+void StreamRank::note(const StreamCommunicator& group, const Call& call, int waits_for) {
+  wires_->board().note_call(rank(), group.name(), call, waits_for);
+}
+
+bool StreamRank::progress() {
+  bool moved = false;
+  for (StreamCommunicator* group : groups_) {
+    if (group->progress()) moved = true;
+  }
+  return moved;
+}
+
+void StreamRank::wait(StreamCommunicator& group, const Call& call) {
+  Board::Clock::time_point start = Board::Clock::now();
+  int noted = -1;
+  for (;;) {
+    const std::uint32_t ticket = wires_->ticket();
+    throw_if_failed();
+    const bool moved = progress();
+    if (group.is_done(call)) break;
+    if (moved) {  // bytes that come are signs of life too
+      start = Board::Clock::now();
+      wires_->board().sign(rank());
+      continue;
+    }
+    const std::vector<int> missing = group.missing(call);
+    if (missing.empty()) continue;  // something has come meanwhile
+    fail_if_ended(group, call, missing);
+    if (noted != missing.front()) {
+      noted = missing.front();
+      note(group, call, noted);
+    }
+    const Board::Verdict verdict = wires_->board().judge(rank(), missing, start, deadline_s_);
+    if (verdict.is_overdue) {
+      std::vector<std::string> others;
+      for (const int other : verdict.ranks) {
+        others.push_back(wires_->board().describe(other));
+      }
+      fail(fmt::format("{} waited {:g} s in {}; {}", group.title(), deadline_s_,
+                       text_of(call.kind, call.where), join(others)));
+    }
+    wires_->sleep(ticket, verdict.look_again);
+  }
+  if (noted >= 0) note(group, call, -1);
+}
+
+// What a rank has sent before its end counts, so it is taken before the verdict.
+void StreamRank::fail_if_ended(const StreamCommunicator& group, const Call& call,
+                               std::span<const int> missing) {
+  const auto ended = std::find_if(missing.begin(), missing.end(), [this](int other) {
+    return wires_->board().status(other).has_ended;
+  });
+  if (ended == missing.end() || progress() || group.is_done(call)) return;
+  throw_if_failed();
+  fail(fmt::format("{} waits in {}, but {}", group.title(), text_of(call.kind, call.where),
+                   wires_->board().describe(*ended)));
+}
+
+void StreamRank::sign_of_life() {
+  wires_->board().sign(rank());
+  wires_->announce_sign();
+}
+
+void StreamRank::throw_if_failed() {
+  if (wires_->board().has_failed()) throw PeerFailed(wires_->board().failure());
+}
+
+void StreamRank::fail(const std::string& message) {
+  if (!wires_->board().fail(rank(), message)) throw_if_failed();
+  wires_->announce_failure(Fault::kLost);
+  throw Error(Fault::kLost, message);
+}
+
+void StreamRank::end() {
+  wires_->board().note_end(rank());
+  wires_->announce_end();
+}
+
+}  // namespace orthant
