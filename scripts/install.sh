@@ -9,6 +9,8 @@ build_packages=(
   libdnnl-dev ocl-icd-opencl-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libpcre2-dev libsentencepiece-dev libgtest-dev
 )
+# Ranks on several hosts. Without it the binary says that it has no MPI.
+mpi_packages=(libopenmpi-dev openmpi-bin)
 # The checks that use these say that they are skipped where a distribution does not have them.
 check_packages=(git python3 clang-format-14 clang-tidy-14 libomp-14-dev)
 text_packages=(bible-kjv)
@@ -77,7 +79,7 @@ install_all() {
     elif [ "$need" = required ]; then
       fail "package $package is not offered here; Debian 12 and Ubuntu 24.04 (with universe) have it"
     else
-      echo "install: package $package is not offered here; the check that uses it will be skipped"
+      echo "install: package $package is not offered here; what uses it will be left out"
     fi
   done
   [ ${#wanted[@]} -gt 0 ] || return 0
@@ -102,6 +104,7 @@ for group in "$@"; do
   case $group in
     build)
       install_all required "${build_packages[@]}"
+      install_all optional "${mpi_packages[@]}"
       check_cmake
       ;;
     tests) install_all optional "${check_packages[@]}" ;;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/version.h"
+#include "comm/process_world.h"
 #include "ops/processor.h"
 #include "train/plan_memory.h"
 
@@ -38,7 +39,8 @@ OrderedJson findings() {
           {"avx512_bf16", features.has_avx512_bf16},
           {"free_memory_bytes", available_host_bytes()},
           {"open_files", files.rlim_cur},
-          {"backends", ops_kinds()}};
+          {"backends", ops_kinds()},
+          {"mpi", has_mpi()}};
 }
 
 int doctor(bool json) {
@@ -63,6 +65,11 @@ int doctor(bool json) {
         "no AVX512_BF16: precision.compute=bf16 works, its matrix products run at the speed of "
         "fp32\n");
   }
+  if (!has_mpi()) {
+    fmt::print(
+        "no MPI: ranks of one host run as threads or by orthant launch; for several hosts install "
+        "libopenmpi-dev and build again\n");
+  }
   return 0;
 }
 
@@ -84,8 +91,8 @@ void add_version(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("version", "version, commit, compiler, backends built in");
   command->final_callback([&chosen] {
     chosen = [] {
-      fmt::print("orthant {} (commit {}), {}, backends {}\n", kVersion, kCommit, kCompiler,
-                 join(ops_kinds()));
+      fmt::print("orthant {} (commit {}), {}, backends {}, ranks by threads, processes{}\n",
+                 kVersion, kCommit, kCompiler, join(ops_kinds()), has_mpi() ? ", MPI" : "");
       return 0;
     };
   });

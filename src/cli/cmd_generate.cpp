@@ -14,7 +14,7 @@
 #include "infer/generator.h"
 #include "infer/text_model.h"
 #include "infer/text_stream.h"
-#include "train/rank_threads.h"
+#include "train/run_ranks.h"
 
 namespace orthant {
 namespace {

@@ -9,8 +9,41 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "train/loop.h"
+#include "train/run_ranks.h"
 
 namespace orthant {
+namespace {
+
+std::optional<GradientDump> parse_dump(const std::vector<std::string>& words) {
+  if (words.empty()) return std::nullopt;
+  std::size_t used = 0;
+  std::int64_t step = 0;
+  try {
+    step = std::stoll(words[0], &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used != words[0].size()) {
+    fail_user(
+        "--dump-gradients {}: a step and a file were expected, as in --dump-gradients 1 "
+        "grads.safetensors",
+        words[0]);
+  }
+  return GradientDump{.step = step, .path = words[1]};
+}
+
+void print_loss(const EvalResult& result, bool json) {
+  if (json) {
+    const OrderedJson object = {
+        {"loss", result.loss}, {"perplexity", std::exp(result.loss)}, {"tokens", result.tokens}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("loss {:.6f} nats per token, perplexity {:.4f}, over {} tokens\n", result.loss,
+               std::exp(result.loss), result.tokens);
+  }
+}
+
+}  // namespace
 
 void add_train(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand(
@@ -29,25 +62,10 @@ void add_train(CLI::App& app, Command& chosen) {
       ->expected(2);
   command->final_callback([arguments, &chosen] {
     chosen = [arguments] {
-      const RunConfig config = load_run_config(arguments->run.path, arguments->run.overrides);
-      std::optional<GradientDump> dump;
-      if (!arguments->dump.empty()) {
-        std::size_t used = 0;
-        std::int64_t step = 0;
-        try {
-          step = std::stoll(arguments->dump[0], &used);
-        } catch (const std::exception&) {
-          used = 0;
-        }
-        if (used != arguments->dump[0].size()) {
-          fail_user(
-              "--dump-gradients {}: a step and a file were expected, as in --dump-gradients 1 "
-              "grads.safetensors",
-              arguments->dump[0]);
-        }
-        dump = GradientDump{.step = step, .path = arguments->dump[1]};
-      }
-      return train(config, dump);
+      const std::optional<GradientDump> dump = parse_dump(arguments->dump);
+      return run_with_ranks(arguments->run, [&dump](const RunConfig& config, ProcessWorld* world) {
+        return train(config, dump, world);
+      });
     };
   });
 }
@@ -70,18 +88,12 @@ void add_eval(CLI::App& app, Command& chosen) {
   command->add_flag("--json", arguments->json, "one JSON object on standard output");
   command->final_callback([arguments, &chosen] {
     chosen = [arguments] {
-      const RunConfig config = load_run_config(arguments->run.path, arguments->run.overrides);
-      const EvalResult result = evaluate(config, arguments->checkpoint, arguments->logits);
-      if (arguments->json) {
-        const OrderedJson json = {{"loss", result.loss},
-                                  {"perplexity", std::exp(result.loss)},
-                                  {"tokens", result.tokens}};
-        fmt::print("{}\n", json.dump());
-      } else {
-        fmt::print("loss {:.6f} nats per token, perplexity {:.4f}, over {} tokens\n", result.loss,
-                   std::exp(result.loss), result.tokens);
-      }
-      return 0;
+      return run_with_ranks(arguments->run, [&arguments](const RunConfig& config,
+                                                         ProcessWorld* world) {
+        const EvalResult result = evaluate(config, arguments->checkpoint, arguments->logits, world);
+        if (has_first_rank(world)) print_loss(result, arguments->json);
+        return 0;
+      });
     };
   });
 }

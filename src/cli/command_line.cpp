@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "comm/board.h"
 #include "train/run_config.h"
 
 namespace orthant {
@@ -56,23 +57,22 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
                  help_text(list_fields(defaults)));
 }
 
-int run_command_line(int argc, char** argv) {
+std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen) {
   CLI::App app("orthant trains large language models with 3D parallelism", "orthant");
   app.require_subcommand(1);
-  Command chosen;
   for (const auto add : {add_data, add_train, add_plan, add_eval, add_generate, add_convert,
-                         add_bench, add_doctor, add_version}) {
+                         add_launch, add_bench, add_doctor, add_version}) {
     add(app, chosen);
   }
-  if (argc < 2) {
+  if (words.empty()) {
     return say("no command is given; the commands are " + join(command_names(app)), kWrongUse);
   }
-  const std::string word = argv[1];
+  const std::string& word = words.front();
   if (word != "--help" && word != "-h" && !is_command(app, word)) {
     return say(unknown_command(app, word), kWrongUse);
   }
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     const std::string text = error.what();
@@ -80,12 +80,21 @@ int run_command_line(int argc, char** argv) {
                            is_command(app, word) ? word + " " : ""),
                kWrongUse);
   }
+  return std::nullopt;
+}
+
+int run_command_line(int argc, char** argv) {
   // A file that grows beyond the limit of its size is an error with a name, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
+  Command chosen;
+  const auto ended = parse_command_line(std::vector<std::string>(argv + 1, argv + argc), chosen);
+  if (ended) return *ended;
   try {
     const int status = chosen();
     if (std::fflush(stdout) != 0) fail_run("standard output: {}", std::strerror(errno));
     return status;
+  } catch (const Reported& error) {
+    return static_cast<int>(error.fault());
   } catch (const Error& error) {
     return say(error.what(), static_cast<int>(error.fault()));
   } catch (const std::bad_alloc&) {

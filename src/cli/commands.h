@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@ class App;
 }
 
 namespace orthant {
+
+class ProcessWorld;
+struct RunConfig;
 
 // What the parsed command line asks for: returns the exit status.
 using Command = std::function<int()>;
@@ -20,6 +24,7 @@ void add_plan(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);
 void add_convert(CLI::App& app, Command& chosen);
 void add_generate(CLI::App& app, Command& chosen);
+void add_launch(CLI::App& app, Command& chosen);
 void add_bench(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 void add_version(CLI::App& app, Command& chosen);
@@ -32,6 +37,14 @@ struct RunArguments {
 // Adds RUN.toml and its overrides to a command, and every option of the run file to its --help.
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
+// The exit status when parsing alone has ended it: --help, or a message that is said.
+std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen);
 int run_command_line(int argc, char** argv);
+
+// Runs `body` with the run file's config, where its ranks are: `world` is null when they are
+// threads of this process, else this process is one of them. Without anything to print from other
+// ranks.
+int run_with_ranks(const RunArguments& arguments,
+                   const std::function<int(const RunConfig& config, ProcessWorld* world)>& body);
 
 }  // namespace orthant

@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "ckpt/safetensors.h"
 #include "train/loop.h"
-#include "train/rank_threads.h"
 #include "train/run_data.h"
+#include "train/run_ranks.h"
 #include "train/weights.h"
 
 namespace orthant {
@@ -46,23 +46,30 @@ class LogitsFile {
             value(t * width + v);
       }
     }
+    if (head.first_column() != 0) return;  // every tp rank has the losses, one puts them
     const auto part =
         std::span(loss_).subspan(static_cast<std::size_t>(first_row), static_cast<std::size_t>(T));
     device.to_host(std::as_writable_bytes(part), saved.loss);
   }
 
+  // Ranks that are processes: each has put its own, and the rest is 0.
+  void gather(Communicator& world) {
+    world.all_reduce(tensor(logits_, {rows_, vocab_}), Reduce::kSum);
+    world.all_reduce(tensor(loss_, {rows_}), Reduce::kSum);
+  }
+
   void write() {
-    const auto tensor = [](std::vector<float>& values, const Shape& shape) {
-      return Tensor{.data = reinterpret_cast<std::byte*>(values.data()),
-                    .shape = shape,
-                    .dtype = DType::kF32};
-    };
     const std::vector<NamedTensor> tensors = {{"logits", tensor(logits_, {rows_, vocab_})},
                                               {"per_token_loss", tensor(loss_, {rows_})}};
     write_safetensors(path_, tensors);
   }
 
  private:
+  static Tensor tensor(std::vector<float>& values, const Shape& shape) {
+    return {
+        .data = reinterpret_cast<std::byte*>(values.data()), .shape = shape, .dtype = DType::kF32};
+  }
+
   std::int64_t rows_;
   std::int64_t vocab_;
   std::string path_;
@@ -74,40 +81,47 @@ class LogitsFile {
 }  // namespace
 
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
-                    const std::string& logits) {
-  if (!logits.empty()) require_file_can_be_made(logits, "--logits");
-  const std::unique_ptr<TokenSource> valid = open_valid_data(config);
-  if (valid == nullptr) {
-    fail_user("eval: the run has no validation data; set data.valid or data.split");
-  }
-  const Weights weights =
-      checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
-  for (const std::string& damage : weights.passed_over) {
-    fmt::print(stderr, "{}\n", damage);
-  }
-  fmt::print(stderr, "weights: {}\n", weights.origin);
+                    const std::string& logits, ProcessWorld* world) {
   const std::int64_t G = config.train.global_batch;
-  const std::int64_t whole = valid->num_samples() / G;
-  if (whole == 0) {
-    fail_user(
-        "eval: the validation data has {} sequences of {} tokens, train.global_batch={} needs "
-        "more; lower it",
-        valid->num_samples(), config.train.seq_length, G);
-  }
-  const std::int64_t batches = std::min(config.train.eval_steps, whole);
   const std::int64_t b = config.layout.micro_batch;
   const std::int64_t dp = config.layout.dp();
   const int per_batch = static_cast<int>(G / (b * dp));
-
+  std::int64_t batches = 0;
+  std::unique_ptr<TokenSource> valid;
+  Weights weights;
   RankConfig rank = rank_config(config);
   rank.purpose = Purpose::kInfer;
   rank.max_micros = per_batch;
-  const RunPlan plan = plan_run(rank, per_batch);
-  require_fit(rank, plan, available_host_bytes());
+  RunPlan plan;
+  agree(world, [&] {
+    if (!logits.empty()) require_file_can_be_made(logits, "--logits");
+    valid = open_valid_data(config);
+    if (valid == nullptr) {
+      fail_user("eval: the run has no validation data; set data.valid or data.split");
+    }
+    weights =
+        checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
+    const std::int64_t whole = valid->num_samples() / G;
+    if (whole == 0) {
+      fail_user(
+          "eval: the validation data has {} sequences of {} tokens, train.global_batch={} needs "
+          "more; lower it",
+          valid->num_samples(), config.train.seq_length, G);
+    }
+    batches = std::min(config.train.eval_steps, whole);
+    plan = plan_run(rank, per_batch);
+    require_fit(rank, plan, memory_for(world));
+  });
+  if (has_first_rank(world)) {
+    for (const std::string& damage : weights.passed_over) {
+      fmt::print(stderr, "{}\n", damage);
+    }
+    fmt::print(stderr, "weights: {}\n", weights.origin);
+  }
   LogitsFile file(config, logits);
   double loss = 0;
-  run_ranks(rank, plan, config.device.kind, [&](Rank& r, int number) {
-    r.store().load(*weights.source);
+  run_ranks(rank, plan, config.device.kind, world, [&](Rank& r, int number) {
+    load_weights(r, *weights.source);
     const int dp_rank = r.mesh().coord(Axis::kDp);
     const EvalFeed feed(config, *valid, dp_rank, batches * G);
     double sum = 0;
@@ -123,9 +137,10 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
                                               static_cast<std::size_t>(per_batch)),
                         per_batch, std::move(observer));
     }
+    if (world != nullptr && file.is_wanted()) file.gather(r.mesh().world());
     if (number == 0) loss = sum / static_cast<double>(batches);
   });
-  if (file.is_wanted()) file.write();
+  if (has_first_rank(world) && file.is_wanted()) file.write();
   return {.loss = loss, .tokens = batches * G * config.train.seq_length};
 }
 

@@ -13,9 +13,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "train/peak.h"
-#include "train/rank_threads.h"
 #include "train/report.h"
 #include "train/run_data.h"
+#include "train/run_ranks.h"
 #include "train/save.h"
 #include "train/signals.h"
 #include "train/weights.h"
@@ -32,6 +32,7 @@ double seconds_since(Clock::time_point start) {
 // What all ranks of a run share: read only, but for the signal.
 struct SharedRun {
   const RunConfig& config;
+  ProcessWorld* world;  // null: ranks are threads
   std::optional<GradientDump> dump;
   RunPlan plan;
   Weights weights;
@@ -59,7 +60,7 @@ class Worker {
   }
 
   void train() {
-    rank_.store().load(*run_.weights.source);
+    load_weights(rank_, *run_.weights.source);
     if (run_.weights.resumed) rank_.set_updates(run_.weights.resumed->updates);
     for (std::int64_t step = run_.first_step; step <= config_.train.steps; ++step) {
       if (!train_step(step)) return;
@@ -70,7 +71,7 @@ class Worker {
   // False: the run stops here.
   bool train_step(std::int64_t step) {
     Clock::time_point start = Clock::now();
-    if (report_ != nullptr) watch(start);
+    watch(start);
     const std::span<const HostMicro> micros = feed_.next();
     const int num_micros = static_cast<int>(micros.size());
     if (run_.dump && run_.dump->step == step) {
@@ -102,15 +103,20 @@ class Worker {
     return !result.stops;
   }
 
-  // Rank 0 looks for reasons to stop; its vote reaches all ranks with the step.
+  // Every process looks for signals, rank 0 at the time too; a vote reaches all ranks with the
+  // step.
   void watch(Clock::time_point now) {
+    if (report_ == nullptr && run_.world == nullptr) return;
     const int signal = run_.signals.take();
     if (signal != 0) {
       run_.signal = signal;
       rank_.vote_stop();
-      report_->message(fmt::format("signal {}: stopping after this step{}", signal,
-                                   config_.checkpoint.dir.empty() ? "" : " with a checkpoint"));
+      if (report_ != nullptr) {
+        report_->message(fmt::format("signal {}: stopping after this step{}", signal,
+                                     config_.checkpoint.dir.empty() ? "" : " with a checkpoint"));
+      }
     }
+    if (report_ == nullptr) return;
     const double limit_s = config_.train.max_minutes * 60;
     const double elapsed_s = std::chrono::duration<double>(now - run_.start).count();
     constexpr double kReserve =
@@ -167,12 +173,12 @@ void make_folders(const RunConfig& config) {
 }
 
 // Runs the ranks; what they have left unfinished goes when all of them have stopped.
-void run_workers(const RankConfig& rank, SharedRun& run, Report& report) {
+void run_workers(const RankConfig& rank, SharedRun& run, Report* report) {
   try {
-    run_ranks(rank, run.plan, run.config.device.kind, [&](Rank& r, int number) {
-      Worker(run, r, number == 0 ? &report : nullptr).train();
-    });
+    run_ranks(rank, run.plan, run.config.device.kind, run.world,
+              [&](Rank& r, int number) { Worker(run, r, number == 0 ? report : nullptr).train(); });
   } catch (...) {
+    if (!has_first_rank(run.world)) throw;
     if (!run.config.checkpoint.dir.empty()) remove_unfinished(run.config.checkpoint.dir);
     if (run.dump) remove_unfinished_gradients(run.dump->path);
     throw;
@@ -190,43 +196,66 @@ void require_eval_samples(const RunConfig& config, const TokenSource* valid) {
       config.train.eval_steps, config.train.global_batch, wanted, valid->num_samples());
 }
 
-}  // namespace
-
-int train(const RunConfig& config, const std::optional<GradientDump>& dump) {
-  // Whoever reads the terminal's lines may go; the run stays.
-  std::signal(SIGPIPE, SIG_IGN);
-  require_outputs(config, dump);
-  SharedRun run{.config = config,
-                .dump = dump,
-                .plan = {},
-                .weights = find_weights(config),
-                .train_data = open_train_data(config),
-                .valid_data = eval_micros(config) > 0 ? open_valid_data(config) : nullptr};
+// Finds all that the run needs, and refuses what does not fit together, before anything is made.
+void prepare(const RankConfig& rank, SharedRun& run) {
+  const RunConfig& config = run.config;
+  require_outputs(config, run.dump);
+  run.weights = find_weights(config);
+  run.train_data = open_train_data(config);
+  if (eval_micros(config) > 0) run.valid_data = open_valid_data(config);
   if (run.weights.resumed) {
     require_same_position(config, *run.weights.resumed);
     run.first_step = run.weights.resumed->step + 1;
   }
-  if (dump && (dump->step < run.first_step || dump->step > config.train.steps)) {
-    fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
-              run.first_step, config.train.steps);
+  if (run.dump && (run.dump->step < run.first_step || run.dump->step > config.train.steps)) {
+    fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them",
+              run.dump->step, run.first_step, config.train.steps);
   }
   require_eval_samples(config, run.valid_data.get());
-  const RankConfig rank = rank_config(config);
   run.plan = plan_run(rank, run.valid_data == nullptr ? 0 : eval_micros(config));
-  require_fit(rank, run.plan, available_host_bytes());
-  make_folders(config);
-  Report report(config, run.plan, run.first_step, measure_peak_flops(config.compute_type()));
+  require_fit(rank, run.plan, memory_for(run.world));
+}
+
+// The first rank's: makes the folders and tells how the run begins.
+void begin_report(const RankConfig& rank, const SharedRun& run, std::optional<Report>& report) {
+  make_folders(run.config);
+  report.emplace(run.config, run.plan, run.first_step,
+                 measure_peak_flops(run.config.compute_type()));
   for (const std::string& damage : run.weights.passed_over) {
-    report.message(damage);
+    report->message(damage);
   }
-  report.message(fmt::format("weights: {}", run.weights.origin));
-  report.message(memory_table(rank, run.plan));
+  report->message(fmt::format("weights: {}", run.weights.origin));
+  report->message(memory_table(rank, run.plan));
+}
+
+}  // namespace
+
+int train(const RunConfig& config, const std::optional<GradientDump>& dump, ProcessWorld* world) {
+  // Whoever reads the terminal's lines may go; the run stays.
+  std::signal(SIGPIPE, SIG_IGN);
+  const RankConfig rank = rank_config(config);
+  SharedRun run{.config = config,
+                .world = world,
+                .dump = dump,
+                .plan = {},
+                .weights = {},
+                .train_data = nullptr,
+                .valid_data = nullptr};
+  agree(world, [&] { prepare(rank, run); });
+  if (world != nullptr) {
+    world->require_same(run.first_step, "the step to begin with",
+                        "checkpoint.dir must be one folder for all hosts");
+  }
+  std::optional<Report> report;
+  agree(world, [&] {
+    if (has_first_rank(world)) begin_report(rank, run, report);
+  });
   if (run.first_step > config.train.steps) {
-    report.message(fmt::format("all {} steps are done", config.train.steps));
+    if (report) report->message(fmt::format("all {} steps are done", config.train.steps));
     return 0;
   }
-  run_workers(rank, run, report);
-  report.finish();
+  run_workers(rank, run, report ? &*report : nullptr);
+  if (report) report->finish();
   return run.signal == 0 ? 0 : 128 + run.signal;
 }
 

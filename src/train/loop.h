@@ -1,10 +1,11 @@
-// The loop of a run: steps, evaluation, checkpoints, stop and resume, on thread ranks.
+// The loop of a run: steps, evaluation, checkpoints, stop and resume.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "comm/process_world.h"
 #include "train/run_config.h"
 
 namespace orthant {
@@ -16,7 +17,8 @@ struct GradientDump {
 };
 
 // Trains to the end, to a stop signal, or to max_minutes. The exit status: 0, or 128 + the signal.
-int train(const RunConfig& config, const std::optional<GradientDump>& dump);
+// `world`: of the rank that this process is; null: ranks are threads.
+int train(const RunConfig& config, const std::optional<GradientDump>& dump, ProcessWorld* world);
 
 struct EvalResult {
   double loss = 0;  // mean nats per token
@@ -27,6 +29,6 @@ struct EvalResult {
 // `checkpoint`: a folder, or empty for what the run would train from. `logits`: a file for the
 // logits [B*S,V] and losses of the first global batch, or empty.
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
-                    const std::string& logits);
+                    const std::string& logits, ProcessWorld* world);
 
 }  // namespace orthant

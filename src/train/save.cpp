@@ -17,17 +17,19 @@ namespace {
 constexpr std::int64_t kChunk = 1 << 16;  // elements copied to the host at once
 constexpr const char* kUnfinished = ".partial-gradients";
 
-void write_tensor(Device& device, StateWriter& writer, const Piece& piece, StateKind state,
+// Each part written is a sign of life: peers that wait in a barrier see that this rank is at work.
+void write_tensor(Rank& rank, StateWriter& writer, const Piece& piece, StateKind state,
                   const Tensor& tensor) {
   std::vector<float> host(static_cast<std::size_t>(std::min(kChunk, piece.count)));
   for (std::int64_t done = 0; done < piece.count; done += kChunk) {
     const std::int64_t count = std::min(kChunk, piece.count - done);
     const std::span<float> values(host.data(), static_cast<std::size_t>(count));
-    device.to_host(std::as_writable_bytes(values), tensor.flat(done, count));
+    rank.device().to_host(std::as_writable_bytes(values), tensor.flat(done, count));
     Piece part = piece;
     part.first += done;
     part.count = count;
     writer.write(part, state, values);
+    rank.mesh().world().sign_of_life();
   }
 }
 
@@ -45,9 +47,9 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
   world.barrier();
   StateWriter writer(files, save.folder());
   for (const ParamStore::Owned& owned : rank.store().owned()) {
-    write_tensor(rank.device(), writer, owned.piece, StateKind::kWeight, owned.weight);
-    write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvg, owned.m);
-    write_tensor(rank.device(), writer, owned.piece, StateKind::kExpAvgSq, owned.v);
+    write_tensor(rank, writer, owned.piece, StateKind::kWeight, owned.weight);
+    write_tensor(rank, writer, owned.piece, StateKind::kExpAvg, owned.m);
+    write_tensor(rank, writer, owned.piece, StateKind::kExpAvgSq, owned.v);
   }
   writer.sync();
   world.barrier();
@@ -79,7 +81,7 @@ void save_gradients(Rank& rank, const RunConfig& config, const std::string& path
   {
     StateWriter writer(files, folder);
     for (const ParamStore::Owned& owned : rank.store().owned()) {
-      write_tensor(rank.device(), writer, owned.piece, StateKind::kWeight, owned.grad);
+      write_tensor(rank, writer, owned.piece, StateKind::kWeight, owned.grad);
     }
   }
   world.barrier();

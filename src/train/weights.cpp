@@ -25,7 +25,26 @@ void require_same_model(const ModelConfig& model, const Manifest& manifest,
   }
 }
 
+// Values of another source; each read is a sign of life of the rank that reads.
+class LivingSource final : public ParamSource {
+ public:
+  LivingSource(const ParamSource& source, Communicator& world) : source_(source), world_(world) {}
+  void read(const ParamSpec& param, StateKind state, std::int64_t first,
+            std::span<float> into) const override {
+    source_.read(param, state, first, into);
+    world_.sign_of_life();
+  }
+
+ private:
+  const ParamSource& source_;
+  Communicator& world_;
+};
+
 }  // namespace
+
+void load_weights(Rank& rank, const ParamSource& source) {
+  rank.store().load(LivingSource(source, rank.mesh().world()));
+}
 
 std::vector<std::pair<std::string, std::string>> model_fields(const ModelConfig& model) {
   ModelConfig copy = model;

@@ -8,6 +8,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "params/param_source.h"
+#include "train/rank.h"
 #include "train/run_config.h"
 
 namespace orthant {
@@ -24,6 +25,9 @@ Weights find_weights(const RunConfig& config);
 // The steps done must have used the samples that this run file says they used: else the data would
 // be skipped or repeated. A user error otherwise.
 void require_same_position(const RunConfig& config, const Manifest& manifest);
+// Fills a rank, which gives signs of life meanwhile.
+void load_weights(Rank& rank, const ParamSource& source);
+
 Weights weights_of_checkpoint(const ModelConfig& model, const std::string& folder);
 
 // The model's config as the manifest keeps it.

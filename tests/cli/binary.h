@@ -63,14 +63,17 @@ struct Finished {
 class Process {
  public:
   struct Limits {
-    std::int64_t file_bytes = 0;  // 0: none
-    std::string out;              // in place of a file in `folder`
+    std::int64_t file_bytes = 0;                // 0: none
+    std::string out;                            // in place of a file in `folder`
+    std::string program = {};                   // in place of the binary
+    std::vector<std::string> environment = {};  // "NAME=value", added
+    std::string err = {};                       // in place of a file in `folder`
   };
 
   Process(const std::string& folder, const std::vector<std::string>& arguments,
           const Limits& limits)
       : out_(limits.out.empty() ? folder + "/.out" : limits.out),
-        err_(folder + "/.err") {
+        err_(limits.err.empty() ? folder + "/.err" : limits.err) {
     std::filesystem::remove(err_);
     start(folder, arguments, limits);
   }
@@ -84,6 +87,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
   std::string err() const { return content_of(err_); }
 
   // False: it ended before `ready` was true.
@@ -111,7 +115,7 @@ class Process {
  private:
   void start(const std::string& folder, const std::vector<std::string>& arguments,
              const Limits& limits) {
-    std::vector<std::string> words = {ORTHANT_BINARY};
+    std::vector<std::string> words = {limits.program.empty() ? ORTHANT_BINARY : limits.program};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv(words.size() + 1, nullptr);
     std::transform(words.begin(), words.end(), argv.begin(),
@@ -132,6 +136,10 @@ class Process {
       const auto most = static_cast<rlim_t>(limits.file_bytes);
       const rlimit limit = {.rlim_cur = most, .rlim_max = most};
       if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return;
+    }
+    for (const std::string& variable : limits.environment) {
+      const std::size_t equals = variable.find('=');
+      ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
     }
     // Threads that spin while they wait are slow where others use the cores.
     ::setenv("OMP_WAIT_POLICY", "passive", 1);

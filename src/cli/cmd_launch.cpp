@@ -1,0 +1,42 @@
+// orthant launch: ranks as processes of this host.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "base/check.h"
+#include "cli/commands.h"
+#include "comm/launcher.h"
+
+namespace orthant {
+
+void add_launch(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "launch", "starts ranks as processes of this host: launch -n N -- train RUN.toml ...");
+  struct Arguments {
+    int num_ranks = 0;
+    std::vector<std::string> words;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("-n,--ranks", arguments->num_ranks, "processes to start: layout.ranks")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command->add_option("COMMAND", arguments->words,
+                      "behind --: train or eval, with its own arguments");
+  command->final_callback([arguments, &chosen] {
+    chosen = [arguments] {
+      const std::string word = arguments->words.empty() ? "" : arguments->words.front();
+      if (word != "train" && word != "eval") {
+        fail_user(
+            "launch starts ranks of train and eval, '{}' was asked; as in orthant launch -n "
+            "8 -- train RUN.toml",
+            word);
+      }
+      // What is wrong with the words is said once, not by every rank.
+      Command unused;
+      const auto ended = parse_command_line(arguments->words, unused);
+      return ended ? *ended : launch_ranks(arguments->num_ranks, arguments->words);
+    };
+  });
+}
+
+}  // namespace orthant

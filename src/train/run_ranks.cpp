@@ -1,0 +1,58 @@
+#include "train/run_ranks.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <unistd.h>
+
+#include "comm/backends.h"
+
+namespace orthant {
+
+// A launcher may have bound this process to some of the cores, which it then has for itself.
+int threads_per_rank(int ranks) {
+  const auto own = static_cast<int>(std::thread::hardware_concurrency());
+  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::max(1, std::min(own, all / ranks));
+}
+
+void agree(ProcessWorld* world, const std::function<void()>& act) {
+  if (world == nullptr) {
+    act();
+  } else {
+    world->agree(act);
+  }
+}
+
+std::int64_t memory_for(ProcessWorld* world) {
+  const std::int64_t here = available_host_bytes();
+  return world == nullptr ? here : here / world->num_local() * world->size();
+}
+
+void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,
+               ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body) {
+  using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
+  const auto run_rank = [&](int r, int num_local, const Join& join) {
+    const std::unique_ptr<Device> device = make_host_device();
+    const Backend backend{.device = *device,
+                          .ops = ops,
+                          .join_world = join,
+                          .num_threads = threads_per_rank(num_local)};
+    Rank rank(config, backend, plan.of(r).memory);
+    body(rank, r);
+  };
+  if (world != nullptr) {
+    world->run([&] {
+      run_rank(world->rank(), world->num_local(),
+               [&](const CommParts& parts) { return world->join(parts); });
+    });
+    return;
+  }
+  ThreadWorld threads(config.layout.ranks, config.layout.deadline_s);
+  run_rank_threads(threads, [&](int r) {
+    run_rank(r, config.layout.ranks,
+             [&](const CommParts& parts) { return threads.join(r, parts); });
+  });
+}
+
+}  // namespace orthant
