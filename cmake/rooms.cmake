@@ -3,7 +3,26 @@
 file(STRINGS ${CMAKE_SOURCE_DIR}/src/LAYERS ORTHANT_LAYERS REGEX "^[a-z]+:")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/LAYERS)
 
+# The headers that nearly every file includes are read once. OpenMP is on for all, since both must agree.
+# g++ 12 takes what it inlines from a precompiled header for the project's own code and warns of it.
+function(orthant_read_headers_once target)
+  add_library(${target} OBJECT ${CMAKE_SOURCE_DIR}/src/base/headers.cpp)
+  target_link_libraries(${target} PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${ARGN})
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${target} PRIVATE <fmt/core.h> <algorithm> <array> <cmath> <cstdint> <functional> <map>
+                            <memory> <span> <string> <string_view> <utility> <vector>)
+  # What ccache takes for the contents of the precompiled header, which differ from folder to folder.
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
+       "${target} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${ORTHANT_SANITIZE} ${fmt_VERSION} ${GTest_VERSION} ${nlohmann_json_VERSION}")
+endfunction()
+function(orthant_uses_headers target headers)
+  target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+  target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-array-bounds -Wno-stringop-overflow -Wno-restrict)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
+
 function(orthant_rooms)
+  orthant_read_headers_once(orthant_headers)
   foreach(line IN LISTS ORTHANT_LAYERS)
     string(REGEX MATCH "^[a-z]+" room "${line}")
     string(REGEX REPLACE "^[a-z]+:" "" below "${line}")
@@ -18,6 +37,7 @@ function(orthant_rooms)
       add_library(orthant_${room} STATIC ${sources})
       target_include_directories(orthant_${room} PUBLIC ${CMAKE_SOURCE_DIR}/src)
       target_link_libraries(orthant_${room} PUBLIC ${below} fmt::fmt Threads::Threads)
+      orthant_uses_headers(orthant_${room} orthant_headers)
     else()
       add_library(orthant_${room} INTERFACE)
       target_include_directories(orthant_${room} INTERFACE ${CMAKE_SOURCE_DIR}/src)

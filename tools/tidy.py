@@ -14,7 +14,12 @@ root = os.getcwd()
 passed_folder = os.path.join(root, "build", "tidy")
 os.makedirs(passed_folder, exist_ok=True)
 with open("build/compile_commands.json", encoding="utf-8") as commands:
-    command_of = {os.path.relpath(c["file"], root): c for c in json.load(commands)}
+    database = json.load(commands)
+for entry in database:  # g++'s precompiled headers mean nothing to clang
+    entry["command"] = re.sub(r" -fpch-preprocess| -Winvalid-pch| -include \S*cmake_pch\.hxx", "", entry["command"])
+with open(os.path.join(passed_folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
+    json.dump(database, commands)
+command_of = {os.path.relpath(c["file"], root): c for c in database}
 start = time.monotonic()
 
 
@@ -42,7 +47,7 @@ def check(name):
     mark = fingerprint(name)
     if mark and os.path.exists(os.path.join(passed_folder, mark)):
         return name, "known", ""
-    result = subprocess.run([tidy, "-p", "build", "--quiet", name], capture_output=True, text=True)
+    result = subprocess.run([tidy, "-p", passed_folder, "--quiet", name], capture_output=True, text=True)
     if result.returncode != 0:
         return name, "bad", result.stdout + result.stderr
     if mark:

@@ -125,8 +125,8 @@ std::span<const std::byte> SafetensorsFile::data(const TensorEntry& entry) const
                                static_cast<std::size_t>(entry.bytes()));
 }
 
-SafetensorsLayout::SafetensorsLayout(std::vector<TensorSpec> tensors, SafetensorsMetadata metadata,
-                                     TensorOrder order) {
+SafetensorsLayout::SafetensorsLayout(std::vector<TensorSpec> tensors,
+                                     const SafetensorsMetadata& metadata, TensorOrder order) {
   const auto place = [](const TensorSpec& spec) {
     return find_safetensors_type(safetensors_dtype(spec.dtype), spec.name);
   };

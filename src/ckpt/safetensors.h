@@ -77,7 +77,7 @@ enum class TensorOrder {
 class SafetensorsLayout {
  public:
   explicit SafetensorsLayout(std::vector<TensorSpec> tensors,
-                             SafetensorsMetadata metadata = {{"format", "pt"}},
+                             const SafetensorsMetadata& metadata = {{"format", "pt"}},
                              TensorOrder order = TensorOrder::kReference);
 
   const std::string& header() const { return header_; }  // the file's first bytes, length included

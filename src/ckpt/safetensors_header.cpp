@@ -252,6 +252,7 @@ int find_safetensors_type(std::string_view name, const std::string& what) {
     if (kTypes[i].name == name) return static_cast<int>(i);
   }
   std::vector<std::string> known;
+  known.reserve(kTypes.size());
   for (const SafetensorsType& type : kTypes) {
     known.emplace_back(type.name);
   }

@@ -5,8 +5,6 @@
 #include <memory>
 #include <thread>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
@@ -66,27 +64,24 @@ RunConfig step_config(const StepArguments& given) {
   return config;
 }
 
-void add_bench_step(CLI::App& bench, Command& chosen) {
-  CLI::App* command =
-      bench.add_subcommand("step", "one training step of one rank on random tokens, by op");
+void add_bench_step(Parser& bench, Command& chosen) {
+  Parser& command =
+      bench.add_command("step", "one training step of one rank on random tokens, by op");
   const auto given = std::make_shared<StepArguments>();
-  command->add_option("RUN.toml", given->path, "the run file; --section.key=value may follow");
-  command->add_option("--preset", given->preset, "a known model in place of a run file");
-  command->add_option("--seq", given->seq, "tokens of a sequence; 0: train.seq_length");
-  command->add_option("--batch", given->batch,
-                      "sequences of the step, one micro-batch; 0: as the run file says");
-  command->add_option("--compute", given->compute, "fp32 or bf16; empty: precision.compute");
-  command->add_option("--threads", given->threads, "OpenMP threads")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--steps", given->steps, "steps measured, after two that are not")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--places", given->by_place, "the table tells the places in the model apart");
-  command->add_flag("--json", given->json, "one JSON object on standard output");
-  command->allow_extras();
-  command->parse_complete_callback([command, given] { given->overrides = command->remaining(); });
-  command->final_callback([given, &chosen] {
+  command.add_option("RUN.toml", given->path, "the run file; --section.key=value may follow");
+  command.add_option("--preset", given->preset, "a known model in place of a run file");
+  command.add_option("--seq", given->seq, "tokens of a sequence; 0: train.seq_length");
+  command.add_option("--batch", given->batch,
+                     "sequences of the step, one micro-batch; 0: as the run file says");
+  command.add_option("--compute", given->compute, "fp32 or bf16; empty: precision.compute");
+  command.add_option("--threads", given->threads, "OpenMP threads").show_default().positive();
+  command.add_option("--steps", given->steps, "steps measured, after two that are not")
+      .show_default()
+      .positive();
+  command.add_flag("--places", given->by_place, "the table tells the places in the model apart");
+  command.add_flag("--json", given->json, "one JSON object on standard output");
+  command.keep_extras(given->overrides);
+  command.when_chosen([given, &chosen] {
     chosen = [given] {
       return print(bench_step({.config = step_config(*given),
                                .num_threads = given->threads,
@@ -97,8 +92,8 @@ void add_bench_step(CLI::App& bench, Command& chosen) {
   });
 }
 
-void add_bench_ops(CLI::App& bench, Command& chosen) {
-  CLI::App* command = bench.add_subcommand(
+void add_bench_ops(Parser& bench, Command& chosen) {
+  Parser& command = bench.add_command(
       "ops", "each op at training shapes, as a fraction of oneDNN's product or a copy of memory");
   struct Arguments {
     std::vector<std::string> compute = {"fp32", "bf16"};
@@ -108,18 +103,16 @@ void add_bench_ops(CLI::App& bench, Command& chosen) {
     bool json = false;
   };
   const auto given = std::make_shared<Arguments>();
-  command->add_option("--compute", given->compute, "fp32, bf16 or both")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  command->add_option("--filter", given->filter, "only ops whose names contain this");
-  command->add_option("--threads", given->threads, "OpenMP threads")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seconds", given->seconds, "time for each op, in seconds")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", given->json, "one JSON object on standard output");
-  command->final_callback([given, &chosen] {
+  command.add_option("--compute", given->compute, "fp32, bf16 or both")
+      .show_default()
+      .one_of({"fp32", "bf16"});
+  command.add_option("--filter", given->filter, "only ops whose names contain this");
+  command.add_option("--threads", given->threads, "OpenMP threads").show_default().positive();
+  command.add_option("--seconds", given->seconds, "time for each op, in seconds")
+      .show_default()
+      .positive();
+  command.add_flag("--json", given->json, "one JSON object on standard output");
+  command.when_chosen([given, &chosen] {
     chosen = [given] {
       std::vector<DType> types;
       for (const std::string& name : given->compute) {
@@ -134,9 +127,8 @@ void add_bench_ops(CLI::App& bench, Command& chosen) {
   });
 }
 
-void add_bench_collectives(CLI::App& bench, Command& chosen) {
-  CLI::App* command =
-      bench.add_subcommand("collectives", "calls between thread ranks by size, in GB/s");
+void add_bench_collectives(Parser& bench, Command& chosen) {
+  Parser& command = bench.add_command("collectives", "calls between thread ranks by size, in GB/s");
   struct Arguments {
     int ranks = 2;
     std::int64_t max_mib = 64;
@@ -144,17 +136,15 @@ void add_bench_collectives(CLI::App& bench, Command& chosen) {
     bool json = false;
   };
   const auto given = std::make_shared<Arguments>();
-  command->add_option("--ranks", given->ranks, "ranks")
-      ->capture_default_str()
-      ->check(CLI::Range(2, 1024));
-  command->add_option("--max-mib", given->max_mib, "largest message, in MiB")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seconds", given->seconds, "time for each call and size, in seconds")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", given->json, "one JSON object on standard output");
-  command->final_callback([given, &chosen] {
+  command.add_option("--ranks", given->ranks, "ranks").show_default().between(2, 1024);
+  command.add_option("--max-mib", given->max_mib, "largest message, in MiB")
+      .show_default()
+      .positive();
+  command.add_option("--seconds", given->seconds, "time for each call and size, in seconds")
+      .show_default()
+      .positive();
+  command.add_flag("--json", given->json, "one JSON object on standard output");
+  command.when_chosen([given, &chosen] {
     chosen = [given] {
       return print(bench_collectives({.num_ranks = given->ranks,
                                       .max_bytes = given->max_mib << 20,
@@ -172,13 +162,13 @@ double seconds_now(int num_threads) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void add_bench(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_bench(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "bench", "a training step, ops or collectives, as fractions of this machine's own speed");
-  command->require_subcommand(1);
-  add_bench_step(*command, chosen);
-  add_bench_ops(*command, chosen);
-  add_bench_collectives(*command, chosen);
+  command.require_command();
+  add_bench_step(command, chosen);
+  add_bench_ops(command, chosen);
+  add_bench_collectives(command, chosen);
 }
 
 }  // namespace orthant

@@ -4,8 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "base/file.h"
 #include "ckpt/checkpoint.h"
@@ -92,8 +90,8 @@ void to_hugging_face(const std::string& from, const std::string& to, DType dtype
 
 }  // namespace
 
-void add_convert(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_convert(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "convert",
       "Hugging Face folder to checkpoint, or checkpoint to Hugging Face folder; layouts need none");
   struct Arguments {
@@ -103,14 +101,14 @@ void add_convert(CLI::App& app, Command& chosen) {
   };
   const auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("FROM", arguments->from,
-                   "a folder with config.json and safetensors, or a checkpoint")
-      ->required();
-  command->add_option("TO", arguments->to, "the folder to make")->required();
-  command->add_option("--dtype", arguments->dtype, "of a Hugging Face folder: fp32 or bf16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  command->final_callback([arguments, &chosen] {
+      .add_option("FROM", arguments->from,
+                  "a folder with config.json and safetensors, or a checkpoint")
+      .required();
+  command.add_option("TO", arguments->to, "the folder to make").required();
+  command.add_option("--dtype", arguments->dtype, "of a Hugging Face folder: fp32 or bf16")
+      .show_default()
+      .one_of({"fp32", "bf16"});
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       std::error_code unknown;
       if (fs::exists(arguments->from + "/config.json", unknown)) {

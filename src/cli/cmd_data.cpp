@@ -5,8 +5,6 @@
 #include <memory>
 #include <thread>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -18,8 +16,8 @@
 namespace orthant {
 namespace {
 
-void add_pack(CLI::App& data, Command& chosen) {
-  CLI::App* command = data.add_subcommand("pack", "text or JSONL to PREFIX.bin and PREFIX.idx");
+void add_pack(Parser& data, Command& chosen) {
+  Parser& command = data.add_command("pack", "text or JSONL to PREFIX.bin and PREFIX.idx");
   struct Arguments {
     PackOptions options;
     std::string tokenizer;
@@ -27,25 +25,24 @@ void add_pack(CLI::App& data, Command& chosen) {
   const auto arguments = std::make_shared<Arguments>();
   PackOptions& options = arguments->options;
   options.num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  command->add_option("INPUT", options.inputs, "text files, or .jsonl with a document a line")
-      ->required();
+  command.add_option("INPUT", options.inputs, "text files, or .jsonl with a document a line")
+      .required();
   command
-      ->add_option("--tokenizer", arguments->tokenizer,
-                   "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
-      ->required();
-  command->add_option("--output", options.output, "prefix of the dataset")->required();
-  command->add_option("--json-key", options.json_key, "key of the text in a JSONL line")
-      ->capture_default_str();
-  command->add_flag("--append-eod", options.append_end_of_document,
-                    "append the end-of-document token");
+      .add_option("--tokenizer", arguments->tokenizer,
+                  "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
+      .required();
+  command.add_option("--output", options.output, "prefix of the dataset").required();
+  command.add_option("--json-key", options.json_key, "key of the text in a JSONL line")
+      .show_default();
+  command.add_flag("--append-eod", options.append_end_of_document,
+                   "append the end-of-document token");
   command
-      ->add_option(
+      .add_option(
           "--valid-fraction", options.valid_fraction,
           "share of documents (of a single one: tokens) at the end that goes to PREFIX-valid")
-      ->capture_default_str();
-  command->add_option("--threads", options.num_threads, "threads that tokenize")
-      ->capture_default_str();
-  command->final_callback([arguments, &chosen] {
+      .show_default();
+  command.add_option("--threads", options.num_threads, "threads that tokenize").show_default();
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const auto tokenizer = make_tokenizer(arguments->tokenizer);
       const PackResult result = pack(*tokenizer, arguments->options);
@@ -62,16 +59,16 @@ void add_pack(CLI::App& data, Command& chosen) {
   });
 }
 
-void add_info(CLI::App& data, Command& chosen) {
-  CLI::App* command = data.add_subcommand("info", "what a dataset holds; checks it");
+void add_info(Parser& data, Command& chosen) {
+  Parser& command = data.add_command("info", "what a dataset holds; checks it");
   struct Arguments {
     std::string prefix;
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("PREFIX", arguments->prefix, "of PREFIX.bin and PREFIX.idx")->required();
-  command->add_flag("--json", arguments->json, "one JSON object on standard output");
-  command->final_callback([arguments, &chosen] {
+  command.add_option("PREFIX", arguments->prefix, "of PREFIX.bin and PREFIX.idx").required();
+  command.add_flag("--json", arguments->json, "one JSON object on standard output");
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const IndexedDataset dataset(arguments->prefix);
       const TokenRange range = dataset.token_range();
@@ -129,20 +126,20 @@ void write_text(const Tokenizer& tokenizer) {
   std::cout.flush();
 }
 
-void add_tokens(CLI::App& data, Command& chosen) {
-  CLI::App* command =
-      data.add_subcommand("tokens", "text on standard input, token ids on standard output");
+void add_tokens(Parser& data, Command& chosen) {
+  Parser& command =
+      data.add_command("tokens", "text on standard input, token ids on standard output");
   struct Arguments {
     std::string tokenizer;
     bool decodes = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("--tokenizer", arguments->tokenizer,
-                   "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
-      ->required();
-  command->add_flag("--decode", arguments->decodes, "token ids in, text out");
-  command->final_callback([arguments, &chosen] {
+      .add_option("--tokenizer", arguments->tokenizer,
+                  "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
+      .required();
+  command.add_flag("--decode", arguments->decodes, "token ids in, text out");
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const auto tokenizer = make_tokenizer(arguments->tokenizer);
       if (arguments->decodes) {
@@ -157,12 +154,12 @@ void add_tokens(CLI::App& data, Command& chosen) {
 
 }  // namespace
 
-void add_data(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("data", "datasets and tokenizers");
-  command->require_subcommand(1);
-  add_pack(*command, chosen);
-  add_info(*command, chosen);
-  add_tokens(*command, chosen);
+void add_data(Parser& app, Command& chosen) {
+  Parser& command = app.add_command("data", "datasets and tokenizers");
+  command.require_command();
+  add_pack(command, chosen);
+  add_info(command, chosen);
+  add_tokens(command, chosen);
 }
 
 }  // namespace orthant

@@ -4,7 +4,6 @@
 #include <memory>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <sys/resource.h>
 
 #include "base/json.h"
@@ -75,21 +74,20 @@ int doctor(bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Command& chosen) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "what is found on this machine and what is missing");
+void add_doctor(Parser& app, Command& chosen) {
+  Parser& command = app.add_command("doctor", "what is found on this machine and what is missing");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "one JSON object on standard output");
-  command->final_callback([json, &chosen] {
+  command.add_flag("--json", *json, "one JSON object on standard output");
+  command.when_chosen([json, &chosen] {
     chosen = [json] {
       return doctor(*json);
     };
   });
 }
 
-void add_version(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("version", "version, commit, compiler, backends built in");
-  command->final_callback([&chosen] {
+void add_version(Parser& app, Command& chosen) {
+  Parser& command = app.add_command("version", "version, commit, compiler, backends built in");
+  command.when_chosen([&chosen] {
     chosen = [] {
       fmt::print("orthant {} (commit {}), {}, backends {}, ranks by threads, processes{}\n",
                  kVersion, kCommit, kCompiler, join(ops_kinds()), has_mpi() ? ", MPI" : "");

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -101,38 +99,36 @@ int generate(const GenerateArguments& arguments) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_generate(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "generate",
       "writes text that follows a prompt; the newest checkpoint of a run, or any other");
   const auto arguments = std::make_shared<GenerateArguments>();
   command
-      ->add_option("RUN_OR_CHECKPOINT", arguments->model.path,
-                   "a run file, a checkpoint, a directory of checkpoints, or a Hugging Face folder")
-      ->required();
-  command->add_option("--prompt", arguments->prompt, "what the text begins with")->required();
-  command->add_option("--tokens", arguments->num_tokens, "tokens to write at most")
-      ->capture_default_str();
+      .add_option("RUN_OR_CHECKPOINT", arguments->model.path,
+                  "a run file, a checkpoint, a directory of checkpoints, or a Hugging Face folder")
+      .required();
+  command.add_option("--prompt", arguments->prompt, "what the text begins with").required();
+  command.add_option("--tokens", arguments->num_tokens, "tokens to write at most").show_default();
   command
-      ->add_option("--temperature", arguments->sampler.temperature,
-                   "spread of the choice; 0: always the most likely token")
-      ->capture_default_str();
-  command->add_option("--top-k", arguments->sampler.top_k, "only the K most likely; 0: all")
-      ->capture_default_str();
+      .add_option("--temperature", arguments->sampler.temperature,
+                  "spread of the choice; 0: always the most likely token")
+      .show_default();
+  command.add_option("--top-k", arguments->sampler.top_k, "only the K most likely; 0: all")
+      .show_default();
   command
-      ->add_option("--top-p", arguments->sampler.top_p,
-                   "only the most likely that share this probability; 1: all")
-      ->capture_default_str();
-  command->add_option("--seed", arguments->sampler.seed, "another seed writes another text")
-      ->capture_default_str();
-  command->add_option("--tokenizer", arguments->tokenizer,
-                      "bytes, a tokenizer.json, a SentencePiece .model, or a folder with one; "
-                      "without it, the model folder's, or bytes for up to 256 tokens");
-  command->add_option("--checkpoint", arguments->model.checkpoint,
-                      "of a run file: a checkpoint, or a directory of them, in place of its own");
-  command->allow_extras();
-  command->final_callback([command, arguments, &chosen] {
-    arguments->model.overrides = command->remaining();
+      .add_option("--top-p", arguments->sampler.top_p,
+                  "only the most likely that share this probability; 1: all")
+      .show_default();
+  command.add_option("--seed", arguments->sampler.seed, "another seed writes another text")
+      .show_default();
+  command.add_option("--tokenizer", arguments->tokenizer,
+                     "bytes, a tokenizer.json, a SentencePiece .model, or a folder with one; "
+                     "without it, the model folder's, or bytes for up to 256 tokens");
+  command.add_option("--checkpoint", arguments->model.checkpoint,
+                     "of a run file: a checkpoint, or a directory of them, in place of its own");
+  command.keep_extras(arguments->model.overrides);
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       return generate(*arguments);
     };

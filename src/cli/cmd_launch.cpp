@@ -1,28 +1,26 @@
 // orthant launch: ranks as processes of this host.
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "cli/commands.h"
 #include "comm/launcher.h"
 
 namespace orthant {
 
-void add_launch(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_launch(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "launch", "starts ranks as processes of this host: launch -n N -- train RUN.toml ...");
   struct Arguments {
     int num_ranks = 0;
     std::vector<std::string> words;
   };
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("-n,--ranks", arguments->num_ranks, "processes to start: layout.ranks")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  command->add_option("COMMAND", arguments->words,
-                      "behind --: train or eval, with its own arguments");
-  command->final_callback([arguments, &chosen] {
+  command.add_option("-n,--ranks", arguments->num_ranks, "processes to start: layout.ranks")
+      .required()
+      .positive();
+  command.add_option("COMMAND", arguments->words,
+                     "behind --: train or eval, with its own arguments");
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const std::string word = arguments->words.empty() ? "" : arguments->words.front();
       if (word != "train" && word != "eval") {

@@ -2,8 +2,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -69,8 +67,8 @@ int plan(const RunConfig& config, bool json) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_plan(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "plan", "dry run of every rank without training: memory by class, messages, deadlock check");
   struct Arguments {
     RunArguments run;
@@ -78,11 +76,10 @@ void add_plan(CLI::App& app, Command& chosen) {
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  add_run_arguments(*command, arguments->run);
-  command->add_option("--ranks", arguments->ranks, "ranks in place of layout.ranks")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", arguments->json, "one JSON object on standard output");
-  command->final_callback([arguments, &chosen] {
+  add_run_arguments(command, arguments->run);
+  command.add_option("--ranks", arguments->ranks, "ranks in place of layout.ranks").positive();
+  command.add_flag("--json", arguments->json, "one JSON object on standard output");
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       std::vector<std::string> overrides = arguments->run.overrides;
       if (arguments->ranks > 0)

@@ -3,8 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "base/json.h"
 #include "cli/commands.h"
@@ -45,22 +43,22 @@ void print_loss(const EvalResult& result, bool json) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_train(Parser& app, Command& chosen) {
+  Parser& command = app.add_command(
       "train", "trains; resumes from the newest whole checkpoint in checkpoint.dir");
   struct Arguments {
     RunArguments run;
     std::vector<std::string> dump;
   };
   const auto arguments = std::make_shared<Arguments>();
-  add_run_arguments(*command, arguments->run);
+  add_run_arguments(command, arguments->run);
   command
-      ->add_option("--dump-gradients", arguments->dump,
-                   "STEP FILE: writes the gradients of that step, before clipping, as safetensors "
-                   "with Hugging Face's "
-                   "names")
-      ->expected(2);
-  command->final_callback([arguments, &chosen] {
+      .add_option("--dump-gradients", arguments->dump,
+                  "STEP FILE: writes the gradients of that step, before clipping, as safetensors "
+                  "with Hugging Face's "
+                  "names")
+      .expected(2);
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const std::optional<GradientDump> dump = parse_dump(arguments->dump);
       return run_with_ranks(arguments->run, [&dump](const RunConfig& config, ProcessWorld* world) {
@@ -70,8 +68,8 @@ void add_train(CLI::App& app, Command& chosen) {
   });
 }
 
-void add_eval(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("eval", "loss and perplexity on the validation data");
+void add_eval(Parser& app, Command& chosen) {
+  Parser& command = app.add_command("eval", "loss and perplexity on the validation data");
   struct Arguments {
     RunArguments run;
     std::string checkpoint;
@@ -79,14 +77,14 @@ void add_eval(CLI::App& app, Command& chosen) {
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  add_run_arguments(*command, arguments->run);
-  command->add_option("--checkpoint", arguments->checkpoint,
-                      "a checkpoint folder; without it, what training would start from");
-  command->add_option(
+  add_run_arguments(command, arguments->run);
+  command.add_option("--checkpoint", arguments->checkpoint,
+                     "a checkpoint folder; without it, what training would start from");
+  command.add_option(
       "--logits", arguments->logits,
       "writes logits [B*S,V] and losses [B*S] of the first global batch as safetensors");
-  command->add_flag("--json", arguments->json, "one JSON object on standard output");
-  command->final_callback([arguments, &chosen] {
+  command.add_flag("--json", arguments->json, "one JSON object on standard output");
+  command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       return run_with_ranks(arguments->run, [&arguments](const RunConfig& config,
                                                          ProcessWorld* world) {

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <exception>
 
-#include <CLI/CLI.hpp>
-
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -24,60 +22,42 @@ int say(const std::string& message, int status) {
   return status;
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
-bool is_command(const CLI::App& app, const std::string& word) {
-  const std::vector<std::string> names = command_names(app);
-  return std::find(names.begin(), names.end(), word) != names.end();
-}
-
 // A word that is no command names the nearest.
-std::string unknown_command(const CLI::App& app, const std::string& word) {
-  const std::vector<std::string> names = command_names(app);
+std::string unknown_command(const std::vector<std::string>& names, const std::string& word) {
   return fmt::format("'{}' is not a command; did you mean '{}'? The commands are {}", word,
                      nearest(word, names), join(names));
 }
 
 }  // namespace
 
-void add_run_arguments(CLI::App& command, RunArguments& arguments) {
-  command.add_option("RUN.toml", arguments.path, "the run file")->required();
-  command.allow_extras();
-  // The final callback is the command's own.
-  command.parse_complete_callback(
-      [&command, &arguments] { arguments.overrides = command.remaining(); });
+void add_run_arguments(Parser& command, RunArguments& arguments) {
+  command.add_option("RUN.toml", arguments.path, "the run file").required();
+  command.keep_extras(arguments.overrides);
   RunConfig defaults;
   command.footer("Options of the run file, each also --section.key=value, with its default:\n" +
                  help_text(list_fields(defaults)));
 }
 
 std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen) {
-  CLI::App app("orthant trains large language models with 3D parallelism", "orthant");
-  app.require_subcommand(1);
+  Parser program("orthant", "orthant trains large language models with 3D parallelism");
+  program.require_command();
   for (const auto add : {add_data, add_train, add_plan, add_eval, add_generate, add_convert,
                          add_launch, add_bench, add_doctor, add_version}) {
-    add(app, chosen);
+    add(program, chosen);
   }
+  const std::vector<std::string> names = program.command_names();
   if (words.empty()) {
-    return say("no command is given; the commands are " + join(command_names(app)), kWrongUse);
+    return say("no command is given; the commands are " + join(names), kWrongUse);
   }
   const std::string& word = words.front();
-  if (word != "--help" && word != "-h" && !is_command(app, word)) {
-    return say(unknown_command(app, word), kWrongUse);
+  const bool is_command = std::find(names.begin(), names.end(), word) != names.end();
+  if (word != "--help" && word != "-h" && !is_command) {
+    return say(unknown_command(names, word), kWrongUse);
   }
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    const std::string text = error.what();
-    return say(fmt::format("{}; see orthant {}--help", text.substr(0, text.find('\n')),
-                           is_command(app, word) ? word + " " : ""),
+    if (!program.parse(words)) return 0;
+  } catch (const Error& error) {
+    return say(fmt::format("{}; see orthant {}--help", error.what(), is_command ? word + " " : ""),
                kWrongUse);
   }
   return std::nullopt;

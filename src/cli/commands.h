@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "cli/parser.h"
 
 namespace orthant {
 
@@ -18,16 +16,16 @@ struct RunConfig;
 // What the parsed command line asks for: returns the exit status.
 using Command = std::function<int()>;
 
-void add_train(CLI::App& app, Command& chosen);
-void add_eval(CLI::App& app, Command& chosen);
-void add_plan(CLI::App& app, Command& chosen);
-void add_data(CLI::App& app, Command& chosen);
-void add_convert(CLI::App& app, Command& chosen);
-void add_generate(CLI::App& app, Command& chosen);
-void add_launch(CLI::App& app, Command& chosen);
-void add_bench(CLI::App& app, Command& chosen);
-void add_doctor(CLI::App& app, Command& chosen);
-void add_version(CLI::App& app, Command& chosen);
+void add_train(Parser& app, Command& chosen);
+void add_eval(Parser& app, Command& chosen);
+void add_plan(Parser& app, Command& chosen);
+void add_data(Parser& app, Command& chosen);
+void add_convert(Parser& app, Command& chosen);
+void add_generate(Parser& app, Command& chosen);
+void add_launch(Parser& app, Command& chosen);
+void add_bench(Parser& app, Command& chosen);
+void add_doctor(Parser& app, Command& chosen);
+void add_version(Parser& app, Command& chosen);
 
 // A run file, with the --section.key=value arguments that follow it.
 struct RunArguments {
@@ -35,7 +33,7 @@ struct RunArguments {
   std::vector<std::string> overrides;
 };
 // Adds RUN.toml and its overrides to a command, and every option of the run file to its --help.
-void add_run_arguments(CLI::App& command, RunArguments& arguments);
+void add_run_arguments(Parser& command, RunArguments& arguments);
 
 // The exit status when parsing alone has ended it: --help, or a message that is said.
 std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen);

@@ -99,7 +99,6 @@ std::span<const float> Generator::forward(std::span<const std::int32_t> tokens) 
   Context ctx{.ops = *ops_,
               .mesh = *mesh_,
               .work = *arenas_[1],
-              .compute = config_.compute,
               .constants = constants_,
               .step_state = no_state_,
               .mode = Mode::kGenerate,

@@ -43,7 +43,6 @@ struct Context {
   Ops& ops;
   const Mesh& mesh;
   Arena& work;
-  DType compute;  // of activations
   const Constants& constants;
   const Tensor& step_state;  // StepState on the device
   Mode mode;

@@ -51,7 +51,6 @@ Context ModelStage::context(const Slot& slot) {
   return {.ops = parts_.ops,
           .mesh = parts_.mesh,
           .work = parts_.work,
-          .compute = compute_,
           .constants = parts_.constants,
           .step_state = parts_.step_state,
           .mode = mode_,

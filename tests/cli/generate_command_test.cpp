@@ -1,5 +1,4 @@
 // The command line of orthant generate: the prompt and the text on standard output, nothing else.
-#include <CLI/CLI.hpp>
 #include <gtest/gtest.h>
 
 #include "base/check.h"
@@ -17,16 +16,16 @@ struct Outcome {
 };
 
 Outcome generate(const std::vector<std::string>& arguments) {
-  CLI::App app;
+  Parser program("orthant", "");
   Command chosen;
-  add_generate(app, chosen);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  reversed.emplace_back("generate");
+  add_generate(program, chosen);
+  std::vector<std::string> words = {"generate"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
   Outcome outcome;
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   try {
-    app.parse(reversed);
+    program.parse(words);
     outcome.status = chosen();
   } catch (const Error& error) {
     outcome.status = static_cast<int>(error.fault());

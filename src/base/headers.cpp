@@ -1,0 +1,1 @@
+// The object that a precompiled header belongs to.
