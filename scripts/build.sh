@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Configures and builds: scripts/build.sh [--debug | --sanitize=address,undefined | --sanitize=thread] [--all | TARGET...]
-# Without an option the Release binary, build/bin/orthant. --all builds the tests too.
+# Without an option the Release binary, build/bin/orthant, with the CUDA backend where a toolkit is found. --all builds the
+# tests too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,11 +33,14 @@ memory_jobs=$(awk '/^MemAvailable/ { print int($2 / 1572864) }' /proc/meminfo)
 echo "build: configuring $folder/ (preset $preset)"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! cmake --preset "$preset" >"$log" 2>&1; then
+cuda=OFF
+[ "$preset" != release ] || cuda=AUTO
+if ! cmake --preset "$preset" -D ORTHANT_CUDA="$cuda" >"$log" 2>&1; then
   cat "$log" >&2
   echo "build: cmake could not configure $folder/; the missing thing is named above" >&2
   exit 1
 fi
+grep 'no CUDA backend' "$log" || true
 echo "build: ${targets[*]} with $jobs jobs"
 cmake --build "$folder" --parallel "$jobs" --target "${targets[@]}"
 if [ -x "$folder/bin/orthant" ]; then

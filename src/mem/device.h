@@ -5,11 +5,23 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "mem/tensor.h"
 
 namespace orthant {
+
+// Measures what is queued: marks are points in the queue.
+class QueueTimer {
+ public:
+  virtual ~QueueTimer() = default;
+  virtual int mark() = 0;
+  // Waits until the queue has passed both.
+  virtual double seconds_between(int first, int second) = 0;
+  virtual void forget() = 0;  // all marks; the next one is 0
+};
 
 class Device {
  public:
@@ -20,7 +32,25 @@ class Device {
   // In order with the ops of the same rank; the host memory may be reused on return.
   virtual void to_device(const Tensor& to, std::span<const std::byte> from) = 0;
   virtual void to_host(std::span<std::byte> to, const Tensor& from) = 0;
+  // What the rank's ops are queued on (a cudaStream_t); null: the host, where nothing is queued.
+  virtual void* queue() const { return nullptr; }
+  // Null where nothing is queued.
+  virtual std::unique_ptr<QueueTimer> timer() { return nullptr; }
 };
+
+// kind: "cuda" (GPU `index`), "meta", or one of the ops that work in host memory. Throws a user
+// error where that GPU is not.
+std::unique_ptr<Device> make_device(std::string_view kind, int index);
+
+// The GPUs that this binary can use; none without the CUDA backend or a driver.
+struct GpuFacts {
+  std::string name;
+  int capability;  // 90: 9.0
+  int multiprocessors;
+  std::int64_t free_bytes;
+  std::int64_t total_bytes;
+};
+std::vector<GpuFacts> gpus();
 
 // Plain host memory.
 std::unique_ptr<Device> make_host_device();
