@@ -9,6 +9,9 @@
 #include "ops/ops.h"
 #include "ops/processor.h"
 #include "ops/ref/ref_ops.h"
+#if defined(ORTHANT_HAS_CUDA)
+#include "ops/cuda/cuda_ops.h"
+#endif
 
 namespace orthant {
 namespace {
@@ -38,7 +41,11 @@ ProcessorFeatures processor_features() {
 }
 
 std::vector<std::string> ops_kinds() {
+#if defined(ORTHANT_HAS_CUDA)
+  return {"cpu", "cuda", "ref"};
+#else
   return {"cpu", "ref"};
+#endif
 }
 
 std::unique_ptr<Ops> make_ops(std::string_view kind, const OpsParts& parts) {
@@ -54,7 +61,10 @@ std::unique_ptr<Ops> make_ops(std::string_view kind, const OpsParts& parts) {
     }
     return make_cpu_ops(parts);
   }
-  fail_user("ops '{}' are not built in; known are cpu, meta and ref", kind);
+#if defined(ORTHANT_HAS_CUDA)
+  if (kind == "cuda") return make_cuda_ops(parts);
+#endif
+  fail_user("ops '{}' are not built in; known are {} and meta", kind, join(ops_kinds()));
 }
 
 }  // namespace orthant

@@ -22,6 +22,7 @@
 #include "ops/position.h"
 #include "ops/step_state.h"
 #include "ops/update.h"
+#include "ops/workspace.h"
 
 namespace orthant {
 
@@ -45,10 +46,11 @@ class OpsObserver {
 
 class Ops {
  public:
-  Ops(Ledger& ledger, InFlight& in_flight, Arena& work)
+  Ops(Ledger& ledger, InFlight& in_flight, Arena& work, Target target = Target::kHost)
       : ledger_(ledger),
         in_flight_(in_flight),
-        work_(work) {}
+        work_(work),
+        target_(target) {}
   virtual ~Ops() = default;
   Ops(const Ops&) = delete;
   Ops& operator=(const Ops&) = delete;
@@ -61,7 +63,9 @@ class Ops {
     const Cost costs = cost(args);
     record(A::kName, costs, reads, writes);
     Frame frame(work_);
-    const Tensor workspace = frame.alloc({workspace_bytes(args)}, DType::kU8);
+    const bool is_host = target_ == Target::kHost;
+    const Tensor workspace = frame.alloc(
+        {is_host ? workspace_bytes(args) : cuda_workspace_bytes(args, target_)}, DType::kU8);
     if (observer_ != nullptr) observer_->before(A::kName, costs);
     exec(args, workspace);
     if (observer_ != nullptr) observer_->after();
@@ -106,6 +110,7 @@ class Ops {
   Ledger& ledger_;
   InFlight& in_flight_;
   Arena& work_;
+  Target target_;
   OpsObserver* observer_ = nullptr;
 };
 
@@ -114,10 +119,12 @@ struct OpsParts {
   Ledger& ledger;
   InFlight& in_flight;
   Arena& work;
-  int num_threads = 1;  // OpenMP threads of this rank; changes no bit
+  int num_threads = 1;            // OpenMP threads of this rank; changes no bit
+  Target target = Target::kHost;  // whose workspaces "meta" plans
+  void* queue = nullptr;          // of the device: what "cuda" queues its kernels on
 };
 
-// kind: "ref", "cpu" or "meta". Throws a user error that names what is built in.
+// kind: "ref", "cpu", "cuda" or "meta". Throws a user error that names what is built in.
 std::unique_ptr<Ops> make_ops(std::string_view kind, const OpsParts& parts);
 
 }  // namespace orthant

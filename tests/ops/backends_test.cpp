@@ -1,5 +1,6 @@
-// Each case of each op: the cpu backend against ref, its bits against the number of threads, and
-// what meta records against what ref records.
+// Each case of each op: the cpu and cuda backends against ref, bits of cuda against cpu and of cpu
+// against the number of threads, and what meta records and plans against what others do.
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -52,21 +53,68 @@ std::unique_ptr<OpBed> cpu_bed(int num_threads) {
 
 class Backends : public ::testing::TestWithParam<Group> {};
 
+// Of what a case writes, with the outputs in memory that the test can read.
+void expect_equals_ref(const OpCase& one, OpBed& bed) {
+  OpBed ref("ref");
+  const OpRun expected = one.prepare(ref);
+  const OpRun actual = one.prepare(bed);
+  expected.run();
+  actual.run();
+  const bool is_bf16 = one.name.find("_bf16_") != std::string::npos;
+  for (std::size_t i = 0; i < expected.writes.size(); ++i) {
+    if (expected.writes[i].absent()) continue;
+    const bool is_rounded = is_bf16 || expected.writes[i].dtype == DType::kBF16;
+    expect_close(bed.on_host(actual.writes[i]), expected.writes[i], is_rounded ? kTolBF16 : kTolF32,
+                 one.name + ", output " + std::to_string(i));
+  }
+}
+
 TEST_P(Backends, CpuEqualsRef) {
   for (const OpCase& one : GetParam().cases) {
     const std::unique_ptr<OpBed> cpu = cpu_bed(2);
     if (cpu == nullptr) GTEST_SKIP() << "the cpu backend does not run on this processor";
-    OpBed ref("ref");
-    const OpRun expected = one.prepare(ref);
-    const OpRun actual = one.prepare(*cpu);
+    expect_equals_ref(one, *cpu);
+  }
+}
+
+TEST_P(Backends, CudaEqualsRef) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+  OpBed cuda("cuda");
+  for (const OpCase& one : GetParam().cases) {
+    cuda.reset();
+    expect_equals_ref(one, cuda);
+  }
+}
+
+// Ops without reductions, or with one order of additions on every backend.
+bool has_fixed_bits(const std::string& name) {
+  const std::array fixed = {
+      "add_",   "accumulate_",       "copy_",   "zero_",      "count_non_finite_", "dropout_",
+      "gelu_",  "swiglu_",           "rotary_", "embedding_", "squared_norm_",     "clip_factor",
+      "adamw_", "cross_entropy_bwd_"};
+  return std::any_of(fixed.begin(), fixed.end(),
+                     [&](const char* start) { return name.starts_with(start); });
+}
+
+TEST_P(Backends, CudaHasTheBitsOfCpu) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+  if (!has_fixed_bits(GetParam().name)) GTEST_SKIP() << "its sums have an order of their own";
+  OpBed cuda("cuda");
+  for (const OpCase& one : GetParam().cases) {
+    const std::unique_ptr<OpBed> cpu = cpu_bed(1);
+    if (cpu == nullptr) GTEST_SKIP() << "the cpu backend does not run on this processor";
+    cuda.reset();
+    const OpRun expected = one.prepare(*cpu);
+    const OpRun actual = one.prepare(cuda);
     expected.run();
     actual.run();
-    const bool is_bf16 = GetParam().name.find("_bf16") != std::string::npos;
     for (std::size_t i = 0; i < expected.writes.size(); ++i) {
       if (expected.writes[i].absent()) continue;
-      const bool is_rounded = is_bf16 || expected.writes[i].dtype == DType::kBF16;
-      expect_close(actual.writes[i], expected.writes[i], is_rounded ? kTolBF16 : kTolF32,
-                   one.name + ", output " + std::to_string(i));
+      const Tensor here = cuda.on_host(actual.writes[i]);
+      EXPECT_EQ(0, std::memcmp(here.data, expected.writes[i].data,
+                               static_cast<std::size_t>(here.bytes())))
+          << one.name << ": output " << i << " differs\n"
+          << repro_line();
     }
   }
 }
@@ -108,6 +156,19 @@ TEST_P(Backends, MetaRecordsWhatRefRecords) {
       EXPECT_GT(expected[i].cost.bytes, 0) << one.name;
     }
     EXPECT_EQ(meta.work().peak(), ref.work().peak()) << one.name;
+  }
+}
+
+TEST_P(Backends, CudaTakesWhatMetaPlans) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+  OpBed cuda("cuda");
+  OpBed meta("meta", 1, Target::kCuda);
+  for (const OpCase& one : GetParam().cases) {
+    cuda.reset();
+    meta.reset();
+    one.prepare(cuda).run();
+    one.prepare(meta).run();
+    EXPECT_EQ(cuda.work().peak(), meta.work().peak()) << one.name;
   }
 }
 

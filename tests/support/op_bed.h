@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -25,19 +26,31 @@ class OpBed {
   static constexpr std::int64_t kArenaBytes = std::int64_t{1} << 28;
   static constexpr std::uint64_t kSeed = 20240229;
 
-  // On the meta backend memory is address space only, and contents are dropped.
+  // On the meta backend memory is address space only, and contents are dropped; it plans for
+  // `target`.
   explicit OpBed(std::string_view kind, int num_threads = 1)
-      : device_(kind == "meta" ? make_meta_device() : make_host_device()),
+      : OpBed(kind, num_threads, target_of(kind)) {}
+  OpBed(std::string_view kind, int num_threads, Target target)
+      : device_(make_device(kind, 0)),
         values_(*device_, in_flight_, "values", kArenaBytes),
         work_(*device_, in_flight_, "work", kArenaBytes),
         ops_(make_ops(kind, {.ledger = ledger_,
                              .in_flight = in_flight_,
                              .work = work_,
-                             .num_threads = num_threads})) {}
+                             .num_threads = num_threads,
+                             .target = target,
+                             .queue = device_->queue()})) {}
 
   template <OpArgs A>
   void run(const A& args) {
     ops_->run(args);
+  }
+
+  // Forgets all tensors, whose memory is used again: a bed on a GPU takes long to make.
+  void reset() {
+    values_.rewind({});
+    ledger_.restart();
+    copies_.clear();
   }
 
   Tensor zeros(const Shape& shape, DType dtype) {
@@ -104,6 +117,15 @@ class OpBed {
     return tensor;
   }
 
+  // The tensor in memory that the test can read; it stays until the next call for that tensor.
+  Tensor on_host(const Tensor& tensor) {
+    if (device_->queue() == nullptr || tensor.absent()) return tensor;
+    std::vector<std::byte>& copy = copies_[tensor.data];
+    copy.resize(static_cast<std::size_t>(tensor.bytes()));
+    device_->to_host(copy, tensor);
+    return {.data = copy.data(), .shape = tensor.shape, .dtype = tensor.dtype};
+  }
+
   Ledger& ledger() { return ledger_; }
   InFlight& in_flight() { return in_flight_; }
   const Arena& work() const { return work_; }
@@ -134,6 +156,7 @@ class OpBed {
   Arena values_;
   Arena work_;
   std::unique_ptr<Ops> ops_;
+  std::map<const std::byte*, std::vector<std::byte>> copies_;
 };
 
 // The elements of a float tensor in host memory.

@@ -7,7 +7,8 @@ namespace orthant {
 
 class MetaOps final : public Ops {
  public:
-  explicit MetaOps(const OpsParts& parts) : Ops(parts.ledger, parts.in_flight, parts.work) {}
+  explicit MetaOps(const OpsParts& parts)
+      : Ops(parts.ledger, parts.in_flight, parts.work, parts.target) {}
 
  protected:
   void exec(const LinearFwd& /*a*/, const Tensor& /*workspace*/) override {}

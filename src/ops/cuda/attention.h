@@ -1,0 +1,34 @@
+// FusedAttention: attention by cuDNN's fused kernels, for the shapes that is_fused() names.
+#pragma once
+
+#include <memory>
+
+#include <cuda_runtime_api.h>
+
+#include "ops/attention.h"
+
+namespace orthant::cuda {
+
+class FusedAttention {
+ public:
+  // cuDNN is first asked when it is first needed: a plan of each shape is built then.
+  FusedAttention(cudaStream_t stream, bool is_deterministic);
+  ~FusedAttention();
+  FusedAttention(const FusedAttention&) = delete;
+  FusedAttention& operator=(const FusedAttention&) = delete;
+
+  // Workspaces are kFusedFwdBytes and fused_bwd_bytes().
+  void forward(const AttentionFwd& a, const Tensor& workspace);
+  // The gradients may lie where queries, keys and values lie.
+  void backward(const AttentionBwd& a, const Tensor& workspace);
+
+ private:
+  struct Library;
+  Library& library();
+
+  cudaStream_t stream_;
+  bool is_deterministic_;  // backward
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace orthant::cuda

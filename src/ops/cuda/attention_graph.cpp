@@ -1,0 +1,152 @@
+#include "ops/cuda/attention_graph.h"
+
+namespace orthant::cuda {
+namespace {
+
+constexpr auto kF32 = CUDNN_DATA_FLOAT;
+constexpr auto kI32 = CUDNN_DATA_INT32;
+constexpr auto kBool = CUDNN_DATA_BOOLEAN;
+
+class Builder {
+ public:
+  explicit Builder(const AttentionProblem& problem)
+      : n_(problem),
+        type_(problem.type == DType::kBF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF) {
+    const auto [B, S, H, G, D] = std::array{n_.B, n_.S, n_.H, n_.G, n_.D};
+    const std::int64_t heads = H + 2 * G;  // of a row of qkv
+    qkv_ = {S * heads * D, D, heads * D, 1};
+    keys_ = {S * heads * D, D, 1, heads * D};  // transposed
+    out_ = {S * H * D, D, H * D, 1};
+    products_ = {H * S * D, S * D, H * D, 1};
+    full_ = {H * S * D, S * D, D, 1};
+    scores_ = {B, H, S, S};
+    by_row_ = {H * S * S, S * S, S, 1};
+    by_column_ = {H * S * S, S * S, 1, S};
+    rows_ = {B, H, S, 1};
+    row_strides_ = {H * S, S, 1, 1};
+    q_dims_ = {B, H, S, D};
+    kv_dims_ = {B, G, S, D};
+    key_dims_ = {B, G, D, S};
+  }
+
+  AttentionGraph forward() {
+    const Node minus_infinity = scalar(AttentionTensor::kNegativeInfinity);
+    const Node scale = scalar(AttentionTensor::kScale);
+    const Node q = given(AttentionTensor::kQ, q_dims_, qkv_, type_);
+    const Node k = given(AttentionTensor::kK, key_dims_, keys_, type_);
+    const Node v = given(AttentionTensor::kV, kv_dims_, qkv_, type_);
+    Node s = g_.matmul(q, k, g_.temporary(scores_, by_row_, kF32));
+    s = causal(positioned(s, scale), minus_infinity);
+    const Node max = reduced(CUDNN_REDUCE_TENSOR_MAX, s);
+    const Node e = g_.pointwise({CUDNN_POINTWISE_EXP}, g_.pointwise({CUDNN_POINTWISE_SUB}, s, max));
+    const Node sum = reduced(CUDNN_REDUCE_TENSOR_ADD, e);
+    const Node log = g_.pointwise({CUDNN_POINTWISE_LOG}, sum);
+    g_.pointwise({CUDNN_POINTWISE_ADD}, max, log, {},
+                 given(AttentionTensor::kLse, rows_, row_strides_, kF32));
+    const Node p = g_.pointwise({CUDNN_POINTWISE_DIV, type_}, e, sum);
+    g_.matmul(p, v, given(AttentionTensor::kO, q_dims_, out_, type_));
+    return {g_.finish(), std::move(tensors_)};
+  }
+
+  AttentionGraph backward() {
+    const Node minus_infinity = scalar(AttentionTensor::kNegativeInfinity);
+    const Node scale = scalar(AttentionTensor::kScale);
+    const Node q = given(AttentionTensor::kQ, q_dims_, qkv_, type_);
+    const Node k = given(AttentionTensor::kK, key_dims_, keys_, type_);
+    const Node v = given(AttentionTensor::kV, key_dims_, keys_, type_);
+    const Node o = given(AttentionTensor::kO, q_dims_, out_, type_);
+    const Node d_o = given(AttentionTensor::kDO, q_dims_, out_, type_);
+    const Node lse = given(AttentionTensor::kLse, rows_, row_strides_, kF32);
+    const Node one = scalar(AttentionTensor::kOne);
+
+    const Node products =
+        g_.pointwise({CUDNN_POINTWISE_MUL}, d_o, o, {}, g_.temporary(q_dims_, products_, kF32));
+    const Node row_sum =
+        g_.pointwise({CUDNN_POINTWISE_MUL}, reduced(CUDNN_REDUCE_TENSOR_ADD, products), one, {},
+                     given(AttentionTensor::kRowSum, rows_, row_strides_, kF32));
+    // p = exp(scores - lse), dv = p^T do
+    Node s = g_.matmul(q, k, g_.temporary(scores_, by_row_, kF32));
+    s = g_.pointwise({CUDNN_POINTWISE_SUB}, positioned(s, scale), lse);
+    const Node p = g_.pointwise({CUDNN_POINTWISE_EXP}, causal(s, minus_infinity));
+    key_gradient(p, d_o, AttentionTensor::kDV);
+    // ds = p (do v^T - row_sum) scale, dk = ds^T q
+    Node ds = g_.matmul(d_o, v, g_.temporary(scores_, by_row_, kF32));
+    ds = g_.pointwise({CUDNN_POINTWISE_MUL}, g_.pointwise({CUDNN_POINTWISE_SUB}, ds, row_sum), p);
+    ds = g_.pointwise({CUDNN_POINTWISE_MUL}, ds, scale);
+    key_gradient(ds, q, AttentionTensor::kDK);
+    // dq = ds k, added up in f32
+    const Node rows_of_k = g_.reshape(k, g_.temporary(kv_dims_, qkv_, type_));
+    const Node dq = given(AttentionTensor::kDQ, q_dims_, qkv_, type_);
+    if (n_.is_deterministic) {
+      g_.matmul(ds, rows_of_k, dq);
+    } else {
+      const Node sum = given(AttentionTensor::kDQSum, q_dims_, full_, kF32);
+      g_.matmul(ds, rows_of_k, sum);
+      g_.pointwise({CUDNN_POINTWISE_IDENTITY}, sum, {}, {}, dq);
+    }
+    return {g_.finish(), std::move(tensors_)};
+  }
+
+ private:
+  Node given(AttentionTensor tensor, const Dims& dims, const Dims& strides, cudnnDataType_t type) {
+    tensors_.push_back(tensor);
+    return g_.external(static_cast<std::int64_t>(tensor), dims, strides, type);
+  }
+  Node scalar(AttentionTensor tensor) {
+    tensors_.push_back(tensor);
+    return g_.scalar(static_cast<std::int64_t>(tensor));
+  }
+  Node reduced(cudnnReduceTensorOp_t op, Node x) {
+    return g_.reduce(op, x, g_.temporary(rows_, row_strides_, kF32));
+  }
+  Node index(Node s, int axis, cudnnDataType_t math) {
+    return g_.pointwise({CUDNN_POINTWISE_GEN_INDEX, kI32, math, axis}, s);
+  }
+  // scores * scale + slope * (key - query)
+  Node positioned(Node s, Node scale) {
+    s = g_.pointwise({CUDNN_POINTWISE_MUL}, s, scale);
+    if (!n_.has_slopes) return s;
+    const Node row = index(s, 2, kI32);
+    const Node column = index(s, 3, kI32);
+    const Node distance = g_.pointwise({CUDNN_POINTWISE_SUB, kI32, kI32}, column, row);
+    const Node slope = given(AttentionTensor::kSlopes, {1, n_.H, 1, 1}, {n_.H, 1, 1, 1}, kF32);
+    return g_.pointwise({CUDNN_POINTWISE_ADD}, s,
+                        g_.pointwise({CUDNN_POINTWISE_MUL}, distance, slope));
+  }
+  Node causal(Node s, Node minus_infinity) {
+    const Node row = index(s, 2, kF32);
+    const Node column = index(s, 3, kF32);
+    const Node keeps = g_.pointwise({CUDNN_POINTWISE_CMP_GE, kBool, kBool}, row, column);
+    return g_.pointwise({CUDNN_POINTWISE_BINARY_SELECT}, s, minus_infinity, keeps);
+  }
+  // weights^T rows; with grouped heads the sum over a group's query heads.
+  void key_gradient(Node weights, Node rows, AttentionTensor tensor) {
+    Node narrow = g_.temporary(scores_, by_column_, type_);
+    narrow = g_.reshape(weights, narrow);
+    const Node gradient = given(tensor, kv_dims_, qkv_, type_);
+    if (n_.H == n_.G) {
+      g_.matmul(narrow, rows, gradient);
+      return;
+    }
+    const Node of_all_heads = g_.matmul(narrow, rows, g_.temporary(q_dims_, full_, type_));
+    g_.reduce(CUDNN_REDUCE_TENSOR_ADD, of_all_heads, gradient);
+  }
+
+  AttentionProblem n_;
+  cudnnDataType_t type_;
+  Dims qkv_, keys_, out_, products_, full_;
+  Dims scores_, by_row_, by_column_;
+  Dims rows_, row_strides_;
+  Dims q_dims_, kv_dims_, key_dims_;
+  GraphBuilder g_;
+  std::vector<AttentionTensor> tensors_;
+};
+
+}  // namespace
+
+AttentionGraph attention_graph(const AttentionProblem& problem) {
+  Builder builder(problem);
+  return problem.is_backward ? builder.backward() : builder.forward();
+}
+
+}  // namespace orthant::cuda

@@ -1,0 +1,50 @@
+// The graphs of causal attention that cuDNN computes in one kernel, or backward in three.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "mem/dtype.h"
+#include "ops/attention.h"
+#include "ops/cuda/cudnn_graph.h"
+
+namespace orthant::cuda {
+
+// Tensors of the graphs. Queries, keys and values lie in one buffer; each pointer is at its first
+// head.
+enum class AttentionTensor : std::int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kO,
+  kLse,
+  kDO,
+  kDQ,
+  kDK,
+  kDV,
+  kSlopes,
+  kDQSum,   // f32 scratch [B,H,S,D], contents irrelevant; not where deterministic
+  kRowSum,  // f32 scratch [B,H,S]
+  kScale,   // by value: host pointers
+  kNegativeInfinity,
+  kOne
+};
+
+// What shapes a graph.
+struct AttentionProblem {
+  std::int64_t B, S, H, G, D;
+  DType type;
+  bool has_slopes;
+  bool is_backward;
+  bool is_deterministic;  // backward adds dq in a fixed order
+  friend auto operator<=>(const AttentionProblem&, const AttentionProblem&) = default;
+};
+
+struct AttentionGraph {
+  Descriptor graph;
+  std::vector<AttentionTensor> tensors;  // what a call must give, in this order
+};
+
+AttentionGraph attention_graph(const AttentionProblem& problem);
+
+}  // namespace orthant::cuda

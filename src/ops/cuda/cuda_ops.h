@@ -1,0 +1,14 @@
+// The cuda backend: every op on one GPU, queued on the stream of its rank's device.
+#pragma once
+
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace orthant {
+
+// parts.queue is the device's. Two runs give the same bits, but for attention_bwd in 16 bits, whose
+// dq may differ in a last bit unless parts.target is kCudaDeterministic.
+std::unique_ptr<Ops> make_cuda_ops(const OpsParts& parts);
+
+}  // namespace orthant

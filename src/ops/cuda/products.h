@@ -1,0 +1,43 @@
+// Products: matrix products by cuBLASLt in row-major terms. A problem's algorithm is chosen once:
+// the first of the heuristics where that adds partial products, else the fastest of those that do
+// not, whose bits are all the same.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include <cuda_runtime_api.h>
+
+#include "mem/tensor.h"
+
+namespace orthant::cuda {
+
+// d [m,n] (=, +=) a b + bias, where a is [m,k] or its transpose and b is [k,n] or its transpose.
+struct Product {
+  Tensor d;
+  Tensor a;
+  Tensor b;
+  Tensor bias;  // [n], the type of d; may be absent
+  bool transposes_a = false;
+  bool transposes_b = false;
+  bool adds = false;  // to d
+};
+
+class Products {
+ public:
+  explicit Products(cudaStream_t stream);
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // Queues it. `workspace` is kProductBytes and belongs to the product until it has run.
+  void run(const Product& product, const Tensor& workspace);
+
+ private:
+  struct Library;
+  struct Plan;
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace orthant::cuda
