@@ -18,6 +18,7 @@ namespace orthant {
 struct CommParts {
   Ledger& ledger;
   InFlight& in_flight;
+  void* queue = nullptr;  // of the device that the rank's tensors lie on; null: host memory
 };
 
 class Communicator {

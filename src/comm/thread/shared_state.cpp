@@ -5,7 +5,7 @@
 
 namespace orthant {
 
-void MessageQueue::push(const Call& message) {
+void MessageQueue::push(const Posted& message) {
   if (size_ == ring_.size()) {
     std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(first_), ring_.end());
     first_ = 0;

@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "comm/board.h"
+#include "comm/device_moves.h"
 
 namespace orthant {
 
 struct Posted {
   Call call{};
   bool is_here = false;
+  // Where the tensors lie on a GPU: who queues for this rank, and after what.
+  DeviceMoves* moves = nullptr;
+  void* point = nullptr;
 };
 
 // One collective, from the first rank that posts it until it is done. Any waiting rank works on
@@ -34,12 +38,12 @@ struct Slot {
 class MessageQueue {
  public:
   bool empty() const { return size_ == 0; }
-  const Call& front() const { return ring_[first_]; }
-  void push(const Call& message);
+  const Posted& front() const { return ring_[first_]; }
+  void push(const Posted& message);
   void pop();
 
  private:
-  std::vector<Call> ring_;
+  std::vector<Posted> ring_;
   std::size_t first_ = 0;
   std::size_t size_ = 0;
 };

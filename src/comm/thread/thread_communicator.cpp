@@ -26,24 +26,6 @@ bool has_run_per_rank(Kind kind) {
   return kind == Kind::kAllGather || kind == Kind::kReduceScatter;
 }
 
-std::int64_t chunk_elements(const Call& call) {
-  return kChunkBytes / size_of(run_of(call).dtype);
-}
-
-std::int64_t chunks_per_run(const Call& call) {
-  const std::int64_t chunk = chunk_elements(call);
-  return (run_of(call).count() + chunk - 1) / chunk;
-}
-
-std::int64_t num_chunks(const Call& call, int size) {
-  if (call.kind == Kind::kBarrier) return 0;
-  return chunks_per_run(call) * (has_run_per_rank(call.kind) ? size : 1);
-}
-
-void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
 }  // namespace
 
 ThreadCommunicator::ThreadCommunicator(SharedState& state, std::string name,
@@ -52,6 +34,7 @@ ThreadCommunicator::ThreadCommunicator(SharedState& state, std::string name,
     : Communicator(std::move(name), std::move(members), rank, lane, parts),
       state_(state),
       group_(state.join(this->name(), this->members(), world_rank())),
+      moves_(make_device_moves(parts.queue)),
       exceptions_(std::uncaught_exceptions()),
       inputs_(this->members().size()),
       outputs_(this->members().size()) {}
@@ -73,6 +56,69 @@ std::unique_ptr<Communicator> ThreadCommunicator::subgroup(std::string name,
   const int position = position_of(members);
   return std::make_unique<ThreadCommunicator>(state_, std::move(name), std::move(members), position,
                                               lane, parts());
+}
+
+Posted ThreadCommunicator::posted(const Call& call) {
+  return {.call = call,
+          .is_here = true,
+          .moves = moves_.get(),
+          .point = moves_ == nullptr ? nullptr : moves_->mark()};
+}
+
+// On a GPU a run is one chunk.
+std::int64_t ThreadCommunicator::chunk_elements(const Call& call) const {
+  const Tensor& run = run_of(call);
+  return moves_ == nullptr ? kChunkBytes / size_of(run.dtype)
+                           : std::max<std::int64_t>(1, run.count());
+}
+
+std::int64_t ThreadCommunicator::chunks_per_run(const Call& call) const {
+  const std::int64_t chunk = chunk_elements(call);
+  return (run_of(call).count() + chunk - 1) / chunk;
+}
+
+std::int64_t ThreadCommunicator::num_chunks(const Call& call) const {
+  if (call.kind == Kind::kBarrier) return 0;
+  return chunks_per_run(call) * (has_run_per_rank(call.kind) ? size() : 1);
+}
+
+void ThreadCommunicator::move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (moves_ != nullptr) {
+    moves_->copy(to, from, bytes);
+  } else if (to != from && bytes > 0) {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+void ThreadCommunicator::reduce(const Call& call, std::size_t num_outputs, std::int64_t count) {
+  const DType dtype = run_of(call).dtype;
+  const auto outputs = std::span(outputs_).first(num_outputs);
+  if (moves_ != nullptr) {
+    moves_->reduce(dtype, call.reduce, inputs_, outputs, count);
+  } else {
+    reduce_in_rank_order(dtype, call.reduce, inputs_, outputs, count);
+  }
+}
+
+template <class Others, class Act>
+void ThreadCommunicator::in_turn(const Others& others, Act&& act) {
+  for (const Posted& other : others) {
+    if (moves_ != nullptr && other.moves != moves_.get()) moves_->wait_for(other.point);
+  }
+  act();
+  if (moves_ == nullptr) return;
+  void* const done = moves_->mark();
+  for (const Posted& other : others) {
+    if (other.moves != moves_.get()) other.moves->wait_for(done);
+  }
+}
+
+void ThreadCommunicator::move_all(Slot& slot) {
+  in_turn(slot.posted, [&] {
+    for (std::int64_t chunk = 0; chunk < slot.num_chunks; ++chunk) {
+      move_chunk(slot, chunk);
+    }
+  });
 }
 
 Pair& ThreadCommunicator::pair_of(const Call& call) {
@@ -99,6 +145,7 @@ void ThreadCommunicator::do_wait(const Call& call, Token /*token*/) {
 }
 
 void ThreadCommunicator::post_collective(const Call& call) {
+  const Posted mine = posted(call);
   Lock lock(group_.mutex);
   if (state_.has_failed()) {
     lock.unlock();
@@ -113,12 +160,12 @@ void ThreadCommunicator::post_collective(const Call& call) {
     lock.unlock();
     fail_diverged(call, peer, theirs);
   }
-  slot.posted[static_cast<std::size_t>(rank())] = {.call = call, .is_here = true};
+  slot.posted[static_cast<std::size_t>(rank())] = mine;
   if (++slot.num_posted < size()) return;
-  slot.num_chunks = num_chunks(call, size());
+  slot.num_chunks = num_chunks(call);
   // One chunk is not worth waking anyone for.
-  if (slot.num_chunks <= 1) {
-    if (slot.num_chunks == 1) move_chunk(slot, 0);
+  if (slot.num_chunks <= 1 || moves_ != nullptr) {
+    move_all(slot);
     finish(slot);
   } else {
     group_.changed.notify_all();
@@ -193,14 +240,14 @@ void ThreadCommunicator::move_chunk(const Slot& slot, std::int64_t chunk) {
         outputs_[i] = slot.posted[i].call.out.data + begin;
         inputs_[i] = outputs_[i];
       }
-      reduce_in_rank_order(run.dtype, call.reduce, inputs_, outputs_, count);
+      reduce(call, outputs_.size(), count);
       break;
     case Kind::kReduceScatter:
       for (std::size_t i = 0; i < slot.posted.size(); ++i) {
         inputs_[i] = slot.posted[i].call.in.data + whole_begin;
       }
       outputs_[0] = call_of(run_index).out.data + begin;
-      reduce_in_rank_order(run.dtype, call.reduce, inputs_, std::span(outputs_).first(1), count);
+      reduce(call, 1, count);
       break;
     case Kind::kAllGather:
       for (const Posted& posted : slot.posted) {
@@ -217,6 +264,7 @@ void ThreadCommunicator::move_chunk(const Slot& slot, std::int64_t chunk) {
 }
 
 void ThreadCommunicator::post_message(const Call& call) {
+  const Posted mine = posted(call);
   Pair& pair = pair_of(call);
   Lock lock(pair.mutex);
   if (state_.has_failed()) {
@@ -226,17 +274,18 @@ void ThreadCommunicator::post_message(const Call& call) {
   const bool is_send = call.kind == Kind::kSend;
   MessageQueue& others = is_send ? pair.recvs : pair.sends;
   if (others.empty()) {
-    (is_send ? pair.sends : pair.recvs).push(call);
+    (is_send ? pair.sends : pair.recvs).push(mine);
     return;
   }
-  const Call& send = is_send ? call : others.front();
-  const Call& recv = is_send ? others.front() : call;
+  const Call& send = is_send ? call : others.front().call;
+  const Call& recv = is_send ? others.front().call : call;
   if (!match(send, recv)) {
-    const Call theirs = others.front();
+    const Call theirs = others.front().call;
     lock.unlock();
     fail_diverged(call, call.peer, theirs);
   }
-  move_bytes(recv.out.data, send.in.data, send.in.bytes());
+  in_turn(std::span(&others.front(), 1),
+          [&] { move_bytes(recv.out.data, send.in.data, send.in.bytes()); });
   others.pop();
   ++pair.num_moved;
   pair.changed.notify_all();

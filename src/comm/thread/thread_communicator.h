@@ -1,5 +1,6 @@
 // ThreadCommunicator: a group of ranks that are threads of one process. Ranks post pointers; data
-// moves straight from tensor to tensor, without memory in between.
+// moves straight from tensor to tensor, without memory in between. On a GPU that they share the
+// last rank to post queues the whole call.
 #pragma once
 
 #include <condition_variable>
@@ -41,8 +42,18 @@ class ThreadCommunicator final : public Communicator {
   void wait_collective(const Call& call);
   void wait_message(const Call& call);
 
+  Posted posted(const Call& call);
   void work(Slot& slot, Lock& lock);
   void move_chunk(const Slot& slot, std::int64_t chunk);
+  void move_all(Slot& slot);
+  void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);
+  void reduce(const Call& call, std::size_t num_outputs, std::int64_t count);
+  // Calls `act` between what the others of a call have queued and what they will.
+  template <class Others, class Act>
+  void in_turn(const Others& others, Act&& act);
+  std::int64_t chunk_elements(const Call& call) const;
+  std::int64_t chunks_per_run(const Call& call) const;
+  std::int64_t num_chunks(const Call& call) const;
   void finish(Slot& slot);
   // Sleeps until `changed`, or until it is time to judge `missing`, the ranks that have not come.
   void sleep(std::condition_variable& changed, Lock& lock, Waiting& waiting,
@@ -57,6 +68,7 @@ class ThreadCommunicator final : public Communicator {
 
   SharedState& state_;
   Group& group_;
+  std::unique_ptr<DeviceMoves> moves_;  // null where tensors lie in host memory
   int num_started_ = 0;
   int exceptions_;
   std::vector<const std::byte*> inputs_;  // of the chunk that this rank moves, by group rank
