@@ -23,9 +23,12 @@ struct StepBench {
   RunConfig config;  // of one rank
   int num_threads;
   int num_steps;
-  bool by_place;  // the cost table names the places in the model too
+  bool by_place;     // the cost table names the places in the model too
+  double warm_up_s;  // of a GPU: how long steps run before any is measured, and ...
+  double measure_s;  // ... how long they are
 };
 BenchResult bench_step(const StepBench& bench);
+BenchResult bench_gpu_step(const StepBench& bench);  // what bench_step does where the device is one
 
 struct OpsBench {
   std::vector<DType> types;

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/random.h"
 #include "base/text.h"
-#include "cli/bench.h"
+#include "cli/bench_random_step.h"
 #include "comm/backends.h"
 #include "ops/cpu/onednn_reference.h"
 #include "train/plan_memory.h"
@@ -19,19 +18,6 @@ namespace {
 
 constexpr int kReferenceSize = 1024;
 constexpr int kReferenceRuns = 5;  // before and after every step; the best of all counts
-
-// "h.7.mlp.up" -> "h.*.mlp.up": the blocks are alike.
-std::string kind_of_place(std::string_view place) {
-  std::string kind;
-  for (const char c : place) {
-    if (c < '0' || c > '9') {
-      kind += c;
-    } else if (kind.empty() || kind.back() != '*') {
-      kind += '*';
-    }
-  }
-  return kind;
-}
 
 // Adds up what the ops of one step take, by name, or by name and place.
 class CostTable final : public OpsObserver {
@@ -62,36 +48,6 @@ class CostTable final : public OpsObserver {
   std::map<std::string, Row> rows_;
   Row* row_ = nullptr;
   double start_ = 0;
-};
-
-// Micro-batches of one step, of uniform tokens.
-class RandomStep {
- public:
-  RandomStep(const RunConfig& config, int num_micros) {
-    const std::int64_t B = config.layout.micro_batch;
-    const std::int64_t row = config.train.seq_length + 1;
-    const auto vocab = static_cast<std::uint64_t>(config.model.vocab);
-    tokens_.resize(static_cast<std::size_t>(num_micros * B * row));
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      tokens_[i] = static_cast<std::int32_t>(philox(1, 2, i)[0] % vocab);
-    }
-    for (std::int64_t i = 0; i < num_micros * B; ++i) {
-      samples_.push_back(i);
-    }
-    for (int m = 0; m < num_micros; ++m) {
-      const auto first = static_cast<std::size_t>(m * B);
-      const auto count = static_cast<std::size_t>(B);
-      const auto width = static_cast<std::size_t>(row);
-      micros_.push_back({.tokens = std::span(tokens_).subspan(first * width, count * width),
-                         .sample_ids = std::span(samples_).subspan(first, count)});
-    }
-  }
-  std::span<const HostMicro> micros() const { return micros_; }
-
- private:
-  std::vector<std::int32_t> tokens_;
-  std::vector<std::int64_t> samples_;
-  std::vector<HostMicro> micros_;
 };
 
 struct Measured {
@@ -223,11 +179,12 @@ BenchResult report(const StepBench& bench, const Measured& measured) {
 
 BenchResult bench_step(const StepBench& bench) {
   const RunConfig& config = bench.config;
+  if (config.device.kind == "cuda") return bench_gpu_step(bench);
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
   require_fit(rank_of, plan, available_host_bytes());
   ThreadWorld world(1, config.layout.deadline_s);
-  const std::unique_ptr<Device> device = make_host_device();
+  const std::unique_ptr<Device> device = make_device(config.device.kind, 0);
   Rank rank(rank_of,
             {.device = *device,
              .ops = config.device.kind,

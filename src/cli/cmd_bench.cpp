@@ -33,6 +33,8 @@ struct StepArguments {
   std::int64_t batch = 0;
   int threads = cores();
   int steps = 5;
+  double warm_up_s = 20;
+  double measure_s = 60;
   bool by_place = false;
   bool json = false;
   std::vector<std::string> overrides;
@@ -78,6 +80,11 @@ void add_bench_step(Parser& bench, Command& chosen) {
   command.add_option("--steps", given->steps, "steps measured, after two that are not")
       .show_default()
       .positive();
+  command.add_option("--warm-up", given->warm_up_s, "device.kind=cuda: seconds not measured")
+      .show_default();
+  command.add_option("--seconds", given->measure_s, "device.kind=cuda: seconds measured")
+      .show_default()
+      .positive();
   command.add_flag("--places", given->by_place, "the table tells the places in the model apart");
   command.add_flag("--json", given->json, "one JSON object on standard output");
   command.keep_extras(given->overrides);
@@ -86,7 +93,9 @@ void add_bench_step(Parser& bench, Command& chosen) {
       return print(bench_step({.config = step_config(*given),
                                .num_threads = given->threads,
                                .num_steps = given->steps,
-                               .by_place = given->by_place}),
+                               .by_place = given->by_place,
+                               .warm_up_s = given->warm_up_s,
+                               .measure_s = given->measure_s}),
                    given->json);
     };
   });

@@ -32,8 +32,8 @@ void print_now(const std::string& text) {
   }
 }
 
-void require_memory(const MemoryPlan& plan, std::int64_t num_tokens) {
-  const std::int64_t free_bytes = available_host_bytes();
+void require_memory(const MemoryPlan& plan, std::string_view device, std::int64_t num_tokens) {
+  const std::int64_t free_bytes = available_bytes(device);
   if (plan.device_bytes() <= free_bytes) return;
   throw Error(
       Fault::kPlan,
@@ -59,12 +59,13 @@ int generate(const GenerateArguments& arguments) {
   }
   const auto tokenizer = find_tokenizer(arguments.tokenizer, text);
   std::vector<std::int32_t> prompt = encode_prompt(*tokenizer, text, arguments.prompt);
-  const GeneratorConfig config = generator_config(
+  GeneratorConfig config = generator_config(
       text.model, text.compute, static_cast<std::int64_t>(prompt.size()), arguments.num_tokens);
+  config.target = target_of(text.device);
   const MemoryPlan plan = plan_generation(config);
-  require_memory(plan, arguments.num_tokens);
+  require_memory(plan, text.device, arguments.num_tokens);
 
-  const std::unique_ptr<Device> device = make_host_device();
+  const std::unique_ptr<Device> device = make_device(text.device, 0);
   ThreadWorld world(1, LayoutConfig{}.deadline_s);
   const Backend backend{.device = *device,
                         .ops = text.device,

@@ -46,7 +46,8 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
                      const std::optional<MemoryPlan>& capacities)
     : config_(config),
       backend_(backend) {
-  world_ = backend_.join_world({.ledger = ledger_, .in_flight = in_flight_});
+  world_ = backend_.join_world(
+      {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()});
   const LayoutConfig layout;  // one rank
   mesh_ = std::make_unique<Mesh>(mesh_shape(layout), *world_);
   for (const char* name : {"params", "work", "cache"}) {
@@ -59,7 +60,9 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
   ops_ = make_ops(backend_.ops, {.ledger = ledger_,
                                  .in_flight = in_flight_,
                                  .work = *arenas_[1],
-                                 .num_threads = backend_.num_threads});
+                                 .num_threads = backend_.num_threads,
+                                 .target = config_.target,
+                                 .queue = backend_.device.queue()});
   chunk_ = std::make_unique<Chunk>(config_.model, chunk_range(config_.model, layout, 0), *mesh_);
   store_ = std::make_unique<ParamStore>(
       chunk_->take_units(), zero(0), config_.compute, Purpose::kInfer,

@@ -18,8 +18,9 @@ namespace orthant {
 struct GeneratorConfig {
   ModelConfig model;  // complete
   DType compute = DType::kF32;
-  std::int64_t max_forward = 0;  // tokens of the largest forward: the prompt
-  std::int64_t max_tokens = 0;   // tokens that the cache holds
+  std::int64_t max_forward = 0;   // tokens of the largest forward: the prompt
+  std::int64_t max_tokens = 0;    // tokens that the cache holds
+  Target target = Target::kHost;  // where the arithmetic is
 };
 
 // The config that lets `num_tokens` tokens follow a prompt. Learned positions end: a prompt beyond

@@ -110,7 +110,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
     }
     batches = std::min(config.train.eval_steps, whole);
     plan = plan_run(rank, per_batch);
-    require_fit(rank, plan, memory_for(world));
+    require_fit(rank, plan, memory_for(world, config.device.kind));
   });
   if (has_first_rank(world)) {
     for (const std::string& damage : weights.passed_over) {

@@ -213,14 +213,14 @@ void prepare(const RankConfig& rank, SharedRun& run) {
   }
   require_eval_samples(config, run.valid_data.get());
   run.plan = plan_run(rank, run.valid_data == nullptr ? 0 : eval_micros(config));
-  require_fit(rank, run.plan, memory_for(run.world));
+  require_fit(rank, run.plan, memory_for(run.world, config.device.kind));
 }
 
 // The first rank's: makes the folders and tells how the run begins.
 void begin_report(const RankConfig& rank, const SharedRun& run, std::optional<Report>& report) {
   make_folders(run.config);
   report.emplace(run.config, run.plan, run.first_step,
-                 measure_peak_flops(run.config.compute_type()));
+                 peak_flops(run.config.device.kind, run.config.compute_type()));
   for (const std::string& damage : run.weights.passed_over) {
     report->message(damage);
   }

@@ -1,11 +1,15 @@
-// The peak that a run is judged by: oneDNN's own product on all cores of this machine.
+// The peak that a run is judged by: of the cpu oneDNN's own product on all cores of this machine,
+// of a GPU the vendor's figure for dense products.
 #pragma once
+
+#include <string_view>
 
 #include "mem/dtype.h"
 
 namespace orthant {
 
-// FLOP/s of the best of several 1024^3 products of type `compute`, over about a third of a second.
-double measure_peak_flops(DType compute);
+// FLOP/s of products of type `compute` on the device of a kind; of the cpu the best of several
+// 1024^3, over about a third of a second.
+double peak_flops(std::string_view kind, DType compute);
 
 }  // namespace orthant

@@ -19,7 +19,8 @@ RankConfig rank_config(const RunConfig& config) {
           .optimizer = config.adamw(),
           .max_norm = config.optimizer.clip_grad,
           .seed = static_cast<std::uint64_t>(config.train.seed),
-          .max_micros = static_cast<int>(config.max_global_batch() / per_micro)};
+          .max_micros = static_cast<int>(config.max_global_batch() / per_micro),
+          .target = target_of(config.device.kind, config.train.deterministic)};
 }
 
 int eval_micros(const RunConfig& config) {
@@ -85,6 +86,19 @@ std::string memory_table(const RankConfig& config, const RunPlan& plan) {
     rows.push_back(std::move(row));
   }
   return format_table(rows);
+}
+
+std::int64_t available_bytes(std::string_view kind) {
+  if (kind != "cuda") return available_host_bytes();
+  const std::vector<GpuFacts> found = gpus();
+  if (found.empty()) {
+    fail_user(
+        "device.kind='cuda' needs an NVIDIA GPU with its driver and a build with CUDA; none is "
+        "found here, use 'cpu'");
+  }
+  // What the driver and the libraries take for their kernels as they load them.
+  constexpr std::int64_t kReserve = std::int64_t{1} << 30;
+  return found.front().free_bytes - kReserve;
 }
 
 std::int64_t available_host_bytes() {

@@ -12,7 +12,8 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
            const std::optional<MemoryPlan>& capacities)
     : config_(config),
       backend_(backend) {
-  world_ = backend_.join_world({.ledger = ledger_, .in_flight = in_flight_});
+  world_ = backend_.join_world(
+      {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()});
   mesh_ = std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
                                  kv_copies(config_.model, config_.layout));
   const Placement placement = straight(config_.layout.pp);
@@ -24,7 +25,9 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
   ops_ = make_ops(backend_.ops, {.ledger = ledger_,
                                  .in_flight = in_flight_,
                                  .work = work,
-                                 .num_threads = backend_.num_threads});
+                                 .num_threads = backend_.num_threads,
+                                 .target = config_.target,
+                                 .queue = backend_.device.queue()});
   chunk_ = std::make_unique<Chunk>(
       config_.model, chunk_range(config_.model, config_.layout, mesh_->coord(Axis::kPp)), *mesh_);
   store_ = std::make_unique<ParamStore>(

@@ -28,12 +28,13 @@ struct RankConfig {
   std::uint64_t seed = 1;  // of dropout
   int max_micros = 1;      // micro-batches of the largest step
   Purpose purpose = Purpose::kTrain;
+  Target target = Target::kHost;  // where the arithmetic is
 };
 
 // What meta replaces.
 struct Backend {
   Device& device;
-  std::string ops;  // "ref", "cpu", "meta"
+  std::string ops;  // "ref", "cpu", "cuda", "meta"
   std::function<std::unique_ptr<Communicator>(const CommParts&)> join_world;
   int num_threads = 1;
 };

@@ -40,7 +40,6 @@ void check_built(const RunConfig& config) {
        fmt::format("layout.recompute_blocks={}", layout.recompute_blocks), "0"},
       {config.data.max_documents > 0,
        fmt::format("data.max_documents={}", config.data.max_documents), "0"},
-      {config.device.kind == "cuda", "device.kind='cuda'", "'cpu'"},
   };
   for (const Limit& limit : limits) {
     if (limit.is_asked) {

@@ -22,8 +22,8 @@ inline bool has_first_rank(const ProcessWorld* world) {
 // Does `act`; where this process is a rank, all of them do, and all throw when one does.
 void agree(ProcessWorld* world, const std::function<void()>& act);
 
-// Bytes that the hosts can give to the ranks, when all hosts are like this one.
-std::int64_t memory_for(ProcessWorld* world);
+// Bytes that the devices of a kind can give to the ranks, when all hosts are like this one.
+std::int64_t memory_for(ProcessWorld* world, std::string_view kind);
 
 // Builds rank r from plan.of(r) and runs body(rank, r) on it: every rank on a thread of its own, or
 // the one that this process is. The first error is thrown again.

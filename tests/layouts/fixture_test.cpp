@@ -60,6 +60,72 @@ TEST(FixturesInBf16, StayNearTheFloat64Curve) {
   }
 }
 
+class FixturesOnCuda : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+    if (!has_fixture(GetParam())) GTEST_SKIP() << "no fixtures at " << fixture_folder(GetParam());
+  }
+  // tp, pp and dp thread ranks that share one GPU.
+  Curve curve(const std::array<int, 3>& layout, std::int64_t micro_batch, DType compute) const {
+    const Fixture fixture(GetParam());
+    const HfSource source(fixture.model, fixture.folder);
+    Training training = fixture_training(fixture, layout[0], layout[1], layout[2], micro_batch);
+    training.ops = "cuda";
+    training.config.target = Target::kCuda;
+    training.config.compute = compute;
+    const Curve curve = train(training, source, fixture.tokens);
+    EXPECT_EQ(curve.memory_fault, "");
+    EXPECT_EQ(curve.ledger_fault, "");
+    return curve;
+  }
+};
+
+TEST_P(FixturesOnCuda, FollowTheFloat64Curve) {
+  const Fixture fixture(GetParam());
+  struct Case {
+    std::array<int, 3> layout;
+    std::int64_t micro_batch;
+  };
+  for (const Case& one :
+       {Case{{1, 1, 1}, 1}, Case{{1, 1, 1}, 2}, Case{{1, 1, 1}, 4}, Case{{2, 1, 1}, 2},
+        Case{{1, 2, 1}, 2}, Case{{1, 4, 1}, 2}, Case{{1, 1, 2}, 2}, Case{{2, 2, 2}, 2}}) {
+    const auto& [tp, pp, dp] = one.layout;
+    const Curve run = curve(one.layout, one.micro_batch, DType::kF32);
+    const bool one_rank = tp * pp * dp == 1;
+    for (std::size_t i = 0; i < 20; ++i) {
+      const double norm = fixture.expected["grad_norm"][i];
+      EXPECT_NEAR(run.loss.at(i), fixture.expected["loss"][i].get<double>(), one_rank ? 5e-6 : 1e-5)
+          << "tp " << tp << ", pp " << pp << ", dp " << dp << ", step " << i + 1;
+      EXPECT_NEAR(run.norm.at(i) / norm, 1, one_rank ? 5e-5 : 1e-4)
+          << "tp " << tp << ", pp " << pp << ", dp " << dp << ", step " << i + 1;
+    }
+  }
+}
+
+TEST_P(FixturesOnCuda, InBf16StayNearTheFloat64Curve) {
+  const Fixture fixture(GetParam());
+  for (const int ways : {1, 2}) {
+    const Curve run = curve({ways, ways, ways}, 2, DType::kBF16);
+    double sum = 0;
+    for (std::size_t i = 0; i < 20; ++i) {
+      sum += std::abs(run.loss[i] - fixture.expected["loss"][i].get<double>());
+    }
+    EXPECT_LT(sum / 20, 2e-2) << ways * ways * ways << " ranks";
+  }
+}
+
+TEST_P(FixturesOnCuda, DepthChangesNoBit) {
+  const Curve one = curve({1, 1, 1}, 2, DType::kF32);
+  const Curve deep = curve({1, 4, 1}, 2, DType::kF32);
+  EXPECT_EQ(deep.loss, one.loss);
+  EXPECT_EQ(deep.norm, one.norm);
+  EXPECT_EQ(deep.weights, one.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(OneGpu, FixturesOnCuda,
+                         testing::Values("gpt2-tiny", "bloom-tiny", "llama-tiny"));
+
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
   for (const char* fixture : {"gpt2-tiny", "bloom-tiny", "llama-tiny"}) {

@@ -131,9 +131,11 @@ inline void gather(Rank& rank, bool grads, std::map<std::string, std::vector<flo
   for (const ParamStore::Owned& owned : rank.store().owned()) {
     auto& whole = into[owned.piece.name];
     whole.resize(static_cast<std::size_t>(owned.piece.global.count()));
-    const float* values = (grads ? owned.grad : owned.weight).ptr<float>();
+    const Tensor& tensor = grads ? owned.grad : owned.weight;
+    std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+    rank.device().to_host(std::as_writable_bytes(std::span(values)), tensor);
     for (const Run& run : runs_of(owned.piece)) {
-      std::copy_n(values + run.local, run.count, whole.begin() + run.global);
+      std::copy_n(values.begin() + run.local, run.count, whole.begin() + run.global);
     }
   }
 }
@@ -147,7 +149,7 @@ inline Curve train(const Training& training, const ParamSource& source,
   ThreadWorld world(config.layout.ranks, 60);
   run_rank_threads(world, [&](int r) {
     const DryRun plan = dry_run(config, r, 0);
-    const auto device = make_host_device();
+    const auto device = make_device(training.ops, 0);
     const Backend backend{
         .device = *device,
         .ops = training.ops,

@@ -259,7 +259,6 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName) {
       {{"--optimizer.moments=bf16"}, not_built("optimizer.moments='bf16'", "'fp32'")},
       {{"--data.order=megatron"}, not_built("data.order='megatron'", "'shuffled' or 'sequential'")},
       {{"--data.max_documents=4"}, not_built("data.max_documents=4", "0")},
-      {{"--device.kind=cuda"}, not_built("device.kind='cuda'", "'cpu'")},
   });
   EXPECT_EQ(parse_error("[layout]\nsequence_parallel = true"), "no error");
 }

@@ -1,0 +1,235 @@
+// orthant bench step on a GPU: tokens a second over whole steps, then one step by op against the
+// time that its products or its bytes must take.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/bench_random_step.h"
+#include "comm/backends.h"
+#include "train/peak.h"
+#include "train/plan_memory.h"
+#include "train/rank.h"
+
+namespace orthant {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What an H200 sustains: bf16 products under its power limit, and copies of device memory.
+constexpr double kProductFlops = 690e12;
+constexpr double kCopyBytes = 4.24e12;
+
+// What the ops of one step take on the GPU, by name, or by name and place.
+class GpuCostTable final : public OpsObserver {
+ public:
+  struct Row {
+    std::int64_t calls = 0;
+    double seconds = 0;
+    double floor_seconds = 0;
+  };
+  GpuCostTable(QueueTimer& timer, const Ledger& ledger, bool by_place)
+      : timer_(timer),
+        ledger_(ledger),
+        by_place_(by_place) {}
+
+  void before(std::string_view op, const Cost& cost) override {
+    std::string name(op);
+    if (by_place_) name += " " + kind_of_place(ledger_.where());
+    Row& row = rows_[name];
+    ++row.calls;
+    row.floor_seconds += std::max(cost.flops / kProductFlops, cost.bytes / kCopyBytes);
+    spans_.push_back({&row, timer_.mark(), 0});
+  }
+  void after() override { spans_.back().end = timer_.mark(); }
+
+  std::map<std::string, Row> take() {
+    for (const Span& span : spans_) {
+      span.row->seconds += timer_.seconds_between(span.start, span.end);
+    }
+    spans_.clear();
+    timer_.forget();
+    return std::exchange(rows_, {});
+  }
+
+ private:
+  struct Span {
+    Row* row;
+    int start;
+    int end;
+  };
+  QueueTimer& timer_;
+  const Ledger& ledger_;
+  bool by_place_;
+  std::map<std::string, Row> rows_;
+  std::vector<Span> spans_;
+};
+
+// Weights of usual sizes straight from a short table: the source of a run would take minutes for
+// billions. The first update rounds them to the compute type.
+void fill_weights(Rank& rank, Device& device) {
+  constexpr std::int64_t kTable = std::int64_t{1} << 20;
+  Ledger ledger;
+  InFlight in_flight;
+  Arena memory(device, in_flight, "table", 2 * kTable * 4);
+  const auto ops = make_ops("cuda", {.ledger = ledger,
+                                     .in_flight = in_flight,
+                                     .work = memory,
+                                     .target = Target::kCuda,
+                                     .queue = device.queue()});
+  std::vector<float> values(static_cast<std::size_t>(kTable));
+  const auto table_of = [&](auto value_at) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = value_at(i);
+    }
+    const Tensor table = memory.alloc({kTable}, DType::kF32, MemClass::kWork);
+    device.to_device(table, std::as_bytes(std::span(values)));
+    return table;
+  };
+  const Tensor normals =
+      table_of([](std::size_t i) { return static_cast<float>(0.02 * normal(1, 2, i)); });
+  const Tensor ones = table_of([](std::size_t) { return 1.0F; });
+  for (const ParamStore::Owned& owned : rank.store().owned()) {
+    const bool is_gain = owned.spec->name.ends_with("norm.weight");
+    for (std::int64_t at = 0; at < owned.weight.count(); at += kTable) {
+      const std::int64_t count = std::min(kTable, owned.weight.count() - at);
+      ops->run(
+          Copy{.y = owned.weight.flat(at, count), .x = (is_gain ? ones : normals).flat(0, count)});
+    }
+    ledger.restart();
+  }
+}
+
+struct GpuStep {
+  std::vector<double> seconds;  // of each measured step
+  double loss = 0;              // of the last
+  double observed_seconds = 0;  // of the step by op
+  std::map<std::string, GpuCostTable::Row> rows;
+};
+
+GpuStep measure(const StepBench& bench, Rank& rank, Device& device, const RandomStep& random) {
+  GpuStep result;
+  const int num_micros = static_cast<int>(random.micros().size());
+  std::int64_t number = 0;
+  const auto step = [&] {
+    const Clock::time_point start = Clock::now();
+    const StepResult of_step =
+        rank.step(++number, bench.config.optimizer.lr, random.micros(), num_micros);
+    result.loss = of_step.loss;
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  double warm_s = 0;
+  while (warm_s < bench.warm_up_s || number < 2) {
+    warm_s += step();
+  }
+  double measured_s = 0;
+  while (measured_s < bench.measure_s || result.seconds.size() < 3) {
+    result.seconds.push_back(step());
+    measured_s += result.seconds.back();
+  }
+  const std::unique_ptr<QueueTimer> timer = device.timer();
+  GpuCostTable table(*timer, rank.ledger(), bench.by_place);
+  rank.observe_ops(&table);
+  result.observed_seconds = step();
+  result.rows = table.take();
+  rank.observe_ops(nullptr);
+  return result;
+}
+
+std::string number(double value, int digits) {
+  return fmt::format("{:.{}f}", value, digits);
+}
+
+// Rows by time; what no op explains comes last.
+void write_table(const GpuStep& step, BenchResult& result) {
+  std::vector<std::pair<std::string, GpuCostTable::Row>> rows(step.rows.begin(), step.rows.end());
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::vector<std::vector<std::string>> text = {{"op", "calls", "ms", "share %", "floor ms"}};
+  OrderedJson json = OrderedJson::array();
+  GpuCostTable::Row all;
+  const auto add = [&](const std::string& name, const GpuCostTable::Row& row) {
+    text.push_back({name, fmt::format("{}", row.calls), number(row.seconds * 1e3, 2),
+                    number(row.seconds / step.observed_seconds * 100, 1),
+                    number(row.floor_seconds * 1e3, 2)});
+  };
+  for (const auto& [name, row] : rows) {
+    all.calls += row.calls;
+    all.seconds += row.seconds;
+    all.floor_seconds += row.floor_seconds;
+    add(name, row);
+    json.push_back({{"op", name},
+                    {"calls", row.calls},
+                    {"ms", row.seconds * 1e3},
+                    {"floor_ms", row.floor_seconds * 1e3}});
+  }
+  add("all ops", all);
+  add("outside ops", {.seconds = step.observed_seconds - all.seconds});
+  result.text += format_table(text);
+  result.json["ops"] = json;
+}
+
+BenchResult report(const StepBench& bench, GpuStep step, std::int64_t planned,
+                   const GpuFacts& gpu) {
+  const RunConfig& config = bench.config;
+  const auto tokens = static_cast<double>(config.train.global_batch * config.train.seq_length);
+  const double flops = sequence_flops(config.model, config.train.seq_length) *
+                       static_cast<double>(config.train.global_batch);
+  std::sort(step.seconds.begin(), step.seconds.end());
+  const double median = step.seconds[step.seconds.size() / 2];
+  const double mfu = flops / median / peak_flops("cuda", config.compute_type());
+  BenchResult result;
+  result.json = {{"gpu", gpu.name},
+                 {"compute", config.precision.compute},
+                 {"seq_length", config.train.seq_length},
+                 {"micro_batch", config.layout.micro_batch},
+                 {"sequences", config.train.global_batch},
+                 {"steps", step.seconds.size()},
+                 {"step_ms", median * 1e3},
+                 {"best_step_ms", step.seconds.front() * 1e3},
+                 {"tokens_per_s", tokens / median},
+                 {"mfu", mfu},
+                 {"loss", step.loss},
+                 {"planned_bytes", planned},
+                 {"used_bytes", gpu.total_bytes - gpu.free_bytes}};
+  result.text = fmt::format(
+      "{}: {} steps of {} sequences of {} tokens, micro-batches of {}, {}, after {:.0f} s\n"
+      "median {:.1f} ms (best {:.1f}): {:.0f} tokens/s, {:.1f} % of the peak; loss {:.4f}\n"
+      "memory: {} planned, {} in use by the driver's count\n"
+      "One step by op ({:.1f} ms while every op is timed); floors are products at {:.0f} TFLOP/s "
+      "or "
+      "bytes at {:.2f} TB/s:\n",
+      gpu.name, step.seconds.size(), config.train.global_batch, config.train.seq_length,
+      config.layout.micro_batch, config.precision.compute, bench.warm_up_s, median * 1e3,
+      step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss, format_bytes(planned),
+      format_bytes(gpu.total_bytes - gpu.free_bytes), step.observed_seconds * 1e3,
+      kProductFlops * 1e-12, kCopyBytes * 1e-12);
+  write_table(step, result);
+  return result;
+}
+
+}  // namespace
+
+BenchResult bench_gpu_step(const StepBench& bench) {
+  const RunConfig& config = bench.config;
+  const RankConfig rank_of = rank_config(config);
+  const RunPlan plan = plan_run(rank_of, 0);
+  require_fit(rank_of, plan, available_bytes("cuda"));
+  ThreadWorld world(1, config.layout.deadline_s);
+  const std::unique_ptr<Device> device = make_device("cuda", 0);
+  Rank rank(rank_of,
+            {.device = *device,
+             .ops = "cuda",
+             .join_world = [&](const CommParts& parts) { return world.join(0, parts); },
+             .num_threads = bench.num_threads},
+            plan.of(0).memory);
+  fill_weights(rank, *device);
+  const RandomStep random(config, rank_of.max_micros);
+  GpuStep step = measure(bench, rank, *device, random);
+  return report(bench, std::move(step), plan.total_bytes(), gpus().front());
+}
+
+}  // namespace orthant
