@@ -1,127 +1,10 @@
-// LayerNorm and RMSNorm: a row is in the registers of a warp or of a block and is read once.
+// The gradients of norms; those of the parameters are added block by block, in a fixed order.
 #include "ops/cuda/backend.h"
-#include "ops/cuda/kernel.cuh"
+#include "ops/cuda/norm_rows.cuh"
 #include "ops/workspace.h"
 
 namespace orthant::cuda {
 namespace {
-
-constexpr int kWarp = 32;
-
-// How rows of C elements are shared out: kRowThreads threads a row, each with kChunks packs.
-template <int W, int kRowThreads, int kChunks>
-struct Split {
-  static constexpr int width = W;
-  static constexpr int row_threads = kRowThreads;
-  static constexpr int chunks = kChunks;
-  static constexpr int threads = kRowThreads < kThreads ? kThreads : kRowThreads;
-  static constexpr int rows = threads / kRowThreads;  // of a block at once
-  static constexpr int row_elements = kRowThreads * kChunks * W;
-  __device__ static int row() { return static_cast<int>(threadIdx.x) / kRowThreads; }
-  // A thread's first column of a chunk.
-  __device__ static int column(int chunk) {
-    return (chunk * kRowThreads + static_cast<int>(threadIdx.x) % kRowThreads) * W;
-  }
-};
-
-template <int W, class F>
-void with_split(std::int64_t C, std::string_view op, F&& f) {
-  const std::int64_t packs = (C + W - 1) / W;
-  if constexpr (W > 1) {
-    if (packs <= 3 * kWarp) return f(Split<W, kWarp, 3>{});
-    if (packs <= 4 * kWarp) return f(Split<W, kWarp, 4>{});
-    if (packs <= 2 * kThreads) return f(Split<W, kThreads, 2>{});
-    if (packs <= 4 * kThreads) return f(Split<W, kThreads, 4>{});
-  } else if (packs <= 4 * kWarp) {
-    return f(Split<W, kWarp, 4>{});
-  }
-  if (packs <= 16 * 1024) return f(Split<W, 1024, 16>{});
-  fail_user("{}: rows of {} elements are longer than the cuda backend takes; {} are the most", op,
-            C, 16 * 1024 * W);
-}
-
-// Sum over the threads of a row, for all of them.
-template <class S>
-__device__ inline float row_sum(float v, float* shared) {
-  if constexpr (S::row_threads == kWarp) {
-    return warp_sum(v);
-  } else {
-    const float total = block_sum(v, shared);
-    __syncthreads();
-    return total;
-  }
-}
-
-struct FwdArgs {
-  std::int64_t T;
-  std::int64_t C;
-  double eps;
-  float* mean;  // null: RMSNorm
-  float* rstd;
-};
-
-template <class S, class T>
-__global__ void __launch_bounds__(S::threads)
-    norm_kernel(FwdArgs n, T* y, T* sum, const T* x, const T* addend, const T* w, const T* b) {
-  constexpr int W = S::width;
-  __shared__ float shared[32];
-  const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * S::rows + S::row();
-  if (t >= n.T) return;  // a whole warp, or with one row a block none
-  Values<W> v[S::chunks];
-  float total = 0;
-#pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    const int c = S::column(i);
-    if (c >= n.C) continue;
-    v[i] = load<W>(x + t * n.C + c);
-    if (addend != nullptr) {
-      const Values<W> other = load<W>(addend + t * n.C + c);
-#pragma unroll
-      for (int k = 0; k < W; ++k) {
-        v[i].at[k] = rounded<T>(v[i].at[k] + other.at[k]);
-      }
-      store<W>(sum + t * n.C + c, v[i]);
-    }
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      total += v[i].at[k];
-    }
-  }
-  const bool centers = n.mean != nullptr;
-  const auto width = static_cast<float>(n.C);
-  const float mean = centers ? row_sum<S>(total, shared) / width : 0.0F;
-  float squares = 0;
-#pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    if (S::column(i) >= n.C) continue;
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const float centered = v[i].at[k] - mean;
-      squares = __fmaf_rn(centered, centered, squares);
-    }
-  }
-  const float variance = row_sum<S>(squares, shared) / width;
-  const auto rstd = static_cast<float>(1 / sqrt(static_cast<double>(variance) + n.eps));
-  if (S::column(0) == 0) {
-    if (centers) n.mean[t] = mean;
-    n.rstd[t] = rstd;
-  }
-#pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    const int c = S::column(i);
-    if (c >= n.C) continue;
-    const Values<W> scale = load<W>(w + c);
-    Values<W> shift{};
-    if (centers) shift = load<W>(b + c);
-    Values<W> out;
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const float normed = (v[i].at[k] - mean) * rstd;
-      out.at[k] = centers ? __fmaf_rn(normed, scale.at[k], shift.at[k]) : normed * scale.at[k];
-    }
-    store<W>(y + t * n.C + c, out);
-  }
-}
 
 struct BwdArgs {
   std::int64_t T;
@@ -341,29 +224,6 @@ __global__ void add_blocks_kernel(const float* parts, int num_blocks, std::int64
 }
 
 }  // namespace
-
-void CudaOps::exec(const NormFwd& a, const Tensor& /*workspace*/) {
-  const FwdArgs n{.T = a.x.shape[0],
-                  .C = a.x.shape[1],
-                  .eps = a.eps,
-                  .mean = a.mean.ptr<float>(),
-                  .rstd = a.rstd.ptr<float>()};
-  if (a.x.count() == 0) return;
-  const bool packs =
-      n.C % kPack == 0 && are_aligned(a.x, a.addend, a.sum, a.y) && are_aligned(a.w, a.b);
-  with_type(a.x.dtype, NormFwd::kName, [&](auto element) {
-    using T = decltype(element);
-    with_width(packs, [&](auto width) {
-      with_split<decltype(width)::value>(n.C, NormFwd::kName, [&](auto split) {
-        using S = decltype(split);
-        norm_kernel<S><<<blocks_for(n.T, S::rows), S::threads, 0, stream_>>>(
-            n, a.y.ptr<T>(), a.sum.ptr<T>(), a.x.ptr<const T>(), a.addend.ptr<const T>(),
-            a.w.ptr<const T>(), a.b.ptr<const T>());
-      });
-    });
-  });
-  check_launch(NormFwd::kName);
-}
 
 void CudaOps::exec(const NormBwd& a, const Tensor& workspace) {
   const std::int64_t T = a.x.shape[0];
