@@ -180,7 +180,7 @@ BenchResult report(const StepBench& bench, GpuStep step, std::int64_t planned,
                        static_cast<double>(config.train.global_batch);
   std::sort(step.seconds.begin(), step.seconds.end());
   const double median = step.seconds[step.seconds.size() / 2];
-  const double mfu = flops / median / peak_flops("cuda", config.compute_type());
+  const double mfu = flops / median / peak_flops("cuda", config.compute_type(), 1);
   BenchResult result;
   result.json = {{"gpu", gpu.name},
                  {"compute", config.precision.compute},

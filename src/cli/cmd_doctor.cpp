@@ -26,6 +26,16 @@ std::string processor_name() {
   return "unknown";
 }
 
+OrderedJson gpu_texts() {
+  OrderedJson texts = OrderedJson::array();
+  for (const GpuFacts& gpu : gpus()) {
+    texts.push_back(fmt::format("{}, {}.{}, {} of {} free", gpu.name, gpu.capability / 10,
+                                gpu.capability % 10, format_bytes(gpu.free_bytes),
+                                format_bytes(gpu.total_bytes)));
+  }
+  return texts;
+}
+
 OrderedJson findings() {
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -38,6 +48,7 @@ OrderedJson findings() {
           {"avx512_bf16", features.has_avx512_bf16},
           {"free_memory_bytes", available_host_bytes()},
           {"open_files", files.rlim_cur},
+          {"gpus", gpu_texts()},
           {"backends", ops_kinds()},
           {"mpi", has_mpi()}};
 }

@@ -1,5 +1,6 @@
-// DeviceMoves: how thread ranks whose tensors lie on one GPU move and add them. Everything is
-// queued; points in the queues of the ranks keep the order, and no rank waits for the GPU.
+// DeviceMoves: how thread ranks whose tensors lie on GPUs move and add them. Everything is queued;
+// points in the queues of the ranks keep the order, and no rank waits for a GPU. The GPUs can reach
+// each other's memory.
 #pragma once
 
 #include <cstddef>

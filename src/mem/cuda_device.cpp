@@ -95,7 +95,22 @@ class StreamTimer final : public QueueTimer {
 
 // Makes a GPU the calling thread's before anything is created on it.
 struct Selected {
-  explicit Selected(int gpu) : index(gpu) { ORTHANT_CUDA(cudaSetDevice(gpu)); }
+  explicit Selected(int gpu) : index(gpu) {
+    ORTHANT_CUDA(cudaSetDevice(gpu));
+    int count = 0;
+    ORTHANT_CUDA(cudaGetDeviceCount(&count));
+    for (int other = 0; other < count; ++other) {
+      int can_reach = 0;
+      if (other != gpu) ORTHANT_CUDA(cudaDeviceCanAccessPeer(&can_reach, gpu, other));
+      if (can_reach == 0) continue;
+      const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();  // by a rank on the same GPU
+      } else {
+        check_cuda(status, "cudaDeviceEnablePeerAccess");
+      }
+    }
+  }
   int index;
 };
 

@@ -42,6 +42,9 @@ class Device {
 // error where that GPU is not.
 std::unique_ptr<Device> make_device(std::string_view kind, int index);
 
+// The GPU of a rank among those of one process: ranks take them in turn.
+int gpu_of(int rank);
+
 // The GPUs that this binary can use; none without the CUDA backend or a driver.
 struct GpuFacts {
   std::string name;

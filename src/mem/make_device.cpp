@@ -21,6 +21,11 @@ std::unique_ptr<Device> make_device(std::string_view kind, int index) {
 #endif
 }
 
+int gpu_of(int rank) {
+  const int count = static_cast<int>(gpus().size());
+  return count == 0 ? 0 : rank % count;
+}
+
 std::vector<GpuFacts> gpus() {
 #if defined(ORTHANT_HAS_CUDA)
   return cuda_gpus();

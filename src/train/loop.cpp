@@ -219,8 +219,9 @@ void prepare(const RankConfig& rank, SharedRun& run) {
 // The first rank's: makes the folders and tells how the run begins.
 void begin_report(const RankConfig& rank, const SharedRun& run, std::optional<Report>& report) {
   make_folders(run.config);
-  report.emplace(run.config, run.plan, run.first_step,
-                 peak_flops(run.config.device.kind, run.config.compute_type()));
+  report.emplace(
+      run.config, run.plan, run.first_step,
+      peak_flops(run.config.device.kind, run.config.compute_type(), run.config.layout.ranks));
   for (const std::string& damage : run.weights.passed_over) {
     report->message(damage);
   }

@@ -38,9 +38,11 @@ double measure_cpu_flops(DType compute) {
 
 }  // namespace
 
-double peak_flops(std::string_view kind, DType compute) {
-  if (kind == "cuda") return gpu_peak_flops(gpus().front(), compute);
-  return measure_cpu_flops(compute);
+double peak_flops(std::string_view kind, DType compute, int ranks) {
+  if (kind != "cuda") return measure_cpu_flops(compute);
+  const std::vector<GpuFacts> found = gpus();
+  const int used = std::min(ranks, static_cast<int>(found.size()));
+  return used * gpu_peak_flops(found.front(), compute);
 }
 
 }  // namespace orthant

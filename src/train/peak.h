@@ -8,8 +8,8 @@
 
 namespace orthant {
 
-// FLOP/s of products of type `compute` on the device of a kind; of the cpu the best of several
-// 1024^3, over about a third of a second.
-double peak_flops(std::string_view kind, DType compute);
+// FLOP/s of products of type `compute` on the devices of a kind that `ranks` ranks use; of the cpu
+// the best of several 1024^3, over about a third of a second.
+double peak_flops(std::string_view kind, DType compute, int ranks);
 
 }  // namespace orthant

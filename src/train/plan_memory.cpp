@@ -98,7 +98,11 @@ std::int64_t available_bytes(std::string_view kind) {
   }
   // What the driver and the libraries take for their kernels as they load them.
   constexpr std::int64_t kReserve = std::int64_t{1} << 30;
-  return found.front().free_bytes - kReserve;
+  std::int64_t bytes = 0;
+  for (const GpuFacts& gpu : found) {
+    bytes += gpu.free_bytes - kReserve;
+  }
+  return bytes;
 }
 
 std::int64_t available_host_bytes() {

@@ -36,7 +36,7 @@ std::string memory_table(const RankConfig& config, const RunPlan& plan);
 
 // Bytes that this host can give to a new process.
 std::int64_t available_host_bytes();
-// The same of the device of a kind: "cuda" is GPU 0. Throws a user error where that is not.
+// The same of the devices of a kind: "cuda" are all GPUs. Throws a user error where there is none.
 std::int64_t available_bytes(std::string_view kind);
 
 // Throws (Fault::kPlan) when thread ranks of one process do not fit; names the classes that fill

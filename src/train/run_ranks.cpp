@@ -29,7 +29,7 @@ std::int64_t memory_for(ProcessWorld* world, std::string_view kind) {
   if (world != nullptr && world->size() > 1 && kind == "cuda") {
     fail_user(
         "device.kind='cuda' with {} ranks as processes is not built into this version; run them as "
-        "threads of one process, which share GPU 0",
+        "threads of one process, which take the GPUs of this host in turn",
         world->size());
   }
   const std::int64_t here = available_bytes(kind);
@@ -40,7 +40,7 @@ void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string&
                ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body) {
   using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
   const auto run_rank = [&](int r, int num_local, const Join& join) {
-    const std::unique_ptr<Device> device = make_device(ops, 0);
+    const std::unique_ptr<Device> device = make_device(ops, gpu_of(r));
     const Backend backend{.device = *device,
                           .ops = ops,
                           .join_world = join,

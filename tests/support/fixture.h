@@ -149,7 +149,7 @@ inline Curve train(const Training& training, const ParamSource& source,
   ThreadWorld world(config.layout.ranks, 60);
   run_rank_threads(world, [&](int r) {
     const DryRun plan = dry_run(config, r, 0);
-    const auto device = make_device(training.ops, 0);
+    const auto device = make_device(training.ops, gpu_of(r));
     const Backend backend{
         .device = *device,
         .ops = training.ops,

@@ -73,12 +73,12 @@ class CudaMoves final : public DeviceMoves {
   }
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     if (to == from || bytes == 0) return;
-    ORTHANT_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes),
-                                 cudaMemcpyDeviceToDevice, stream_));
+    ORTHANT_CUDA(
+        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_));
   }
   void reduce(DType dtype, Reduce reduce, std::span<const std::byte* const> inputs,
               std::span<std::byte* const> outputs, std::int64_t count) override {
-    ORTHANT_CHECK(inputs.size() <= kMostRanks, "{} ranks share a GPU; {} are the most",
+    ORTHANT_CHECK(inputs.size() <= kMostRanks, "{} ranks meet on GPUs; {} are the most",
                   inputs.size(), kMostRanks);
     if (count == 0) return;
     Runs runs{.num_inputs = static_cast<int>(inputs.size()),

@@ -1,6 +1,6 @@
 // ThreadCommunicator: a group of ranks that are threads of one process. Ranks post pointers; data
-// moves straight from tensor to tensor, without memory in between. On a GPU that they share the
-// last rank to post queues the whole call.
+// moves straight from tensor to tensor, without memory in between. On GPUs the last rank to post
+// queues the whole call.
 #pragma once
 
 #include <condition_variable>
