@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "train/plan_memory.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 namespace {
@@ -32,11 +33,8 @@ int plan(const RunConfig& config, bool json) {
   const RankConfig rank = rank_config(config);
   const bool evaluates = !config.data.valid.empty() || !config.data.split.empty();
   const RunPlan plan = plan_run(rank, evaluates ? eval_micros(config) : 0);
-  const Placement placement = straight(config.layout.pp);
-  const Schedule schedule =
-      lower(make_schedule(config.layout.schedule, config.layout.pp, rank.max_micros), placement);
-  simulate(schedule, placement);  // throws when a rank could wait for ever
-  const double idle = bubble(schedule, placement, 1, 1, 1);
+  Programs programs(schedule_choice(config.layout));  // throws when a rank could wait for ever
+  const double idle = bubble(programs.training(rank.max_micros), programs.placement(), 1, 1, 1);
   const std::int64_t available = available_host_bytes();
   const bool fits = plan.total_bytes() <= available;
   if (json) {

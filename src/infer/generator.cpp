@@ -63,9 +63,11 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
                                  .num_threads = backend_.num_threads,
                                  .target = config_.target,
                                  .queue = backend_.device.queue()});
-  chunk_ = std::make_unique<Chunk>(config_.model, chunk_range(config_.model, layout, 0), *mesh_);
+  chunk_ = std::make_unique<Chunk>(config_.model, chunk_range({config_.model.layers}, 0), *mesh_);
+  std::vector<UnitSpec> units;
+  chunk_->move_units(units);
   store_ = std::make_unique<ParamStore>(
-      chunk_->take_units(), zero(0), config_.compute, Purpose::kInfer,
+      std::move(units), zero(0), config_.compute, Purpose::kInfer,
       ParamStore::Parts{.ops = *ops_, .device = backend_.device, .mesh = *mesh_, .params = params});
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   cache_ = std::make_unique<CacheMemory>(config_.model, 1, config_.max_tokens, config_.compute,

@@ -1,10 +1,10 @@
 #include "model/build.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
-#include "base/check.h"
 #include "layers/block.h"
 #include "model/canonical.h"
 
@@ -36,25 +36,33 @@ int kv_copies(const ModelConfig& config, const LayoutConfig& layout) {
   return static_cast<int>(std::max<std::int64_t>(1, layout.tp / config.kv_heads));
 }
 
-std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout) {
-  if (!layout.stages.is_text()) return layout.stages.ints;
-  if (layout.stages.text != "even") {
-    fail_user("layout.stages=\"{}\" is not there yet; use \"even\" or a list of {} layer counts",
-              layout.stages.text, layout.pp);
-  }
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(layout.pp), config.layers / layout.pp);
-  for (std::int64_t i = 0; i < config.layers % layout.pp; ++i) {
-    ++counts[static_cast<std::size_t>(i)];
+std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
+                                          int num_parts, std::int64_t S) {
+  if (!stages.is_text()) return stages.ints;
+  ModelConfig head = config;
+  head.layers = 0;
+  const double head_flops = sequence_flops(head, S);
+  const double block_flops =
+      (sequence_flops(config, S) - head_flops) / static_cast<double>(config.layers);
+  // Blocks cost the same, so each goes to the part that is then the fastest, the first of several:
+  // an even share where only blocks count.
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_parts), 0);
+  std::vector<double> loads(counts.size(), 0.0);  // in blocks
+  if (stages.text == "balanced") loads.back() = head_flops / block_flops;
+  for (std::int64_t block = 0; block < config.layers; ++block) {
+    const auto part = std::min_element(loads.begin(), loads.end()) - loads.begin();
+    ++counts[static_cast<std::size_t>(part)];
+    loads[static_cast<std::size_t>(part)] += 1;
   }
   return counts;
 }
 
-ChunkRange chunk_range(const ModelConfig& config, const LayoutConfig& layout, int stage) {
-  const std::vector<std::int64_t> counts = blocks_per_stage(config, layout);
-  return {.first_block = std::accumulate(counts.begin(), counts.begin() + stage, std::int64_t{0}),
-          .num_blocks = counts[static_cast<std::size_t>(stage)],
-          .has_embedding = stage == 0,
-          .has_head = stage == layout.pp - 1};
+ChunkRange chunk_range(const std::vector<std::int64_t>& blocks_per_part, int part) {
+  const auto own = blocks_per_part.begin() + part;
+  return {.first_block = std::accumulate(blocks_per_part.begin(), own, std::int64_t{0}),
+          .num_blocks = *own,
+          .has_embedding = own == blocks_per_part.begin(),
+          .has_head = own + 1 == blocks_per_part.end()};
 }
 
 Chunk::Chunk(const ModelConfig& config, const ChunkRange& range, const Mesh& mesh) : range_(range) {
@@ -86,6 +94,17 @@ void Chunk::add_head(const ModelConfig& config, const Mesh& mesh) {
                                         config.norm_eps, mesh);
   head_ = layer.get();
   add(std::move(layer), config.tie_embeddings ? UnitSpec::Tie::kSecond : UnitSpec::Tie::kNone);
+}
+
+void Chunk::move_units(std::vector<UnitSpec>& all) {
+  const int first = static_cast<int>(all.size());
+  for (std::vector<int>& units : units_of_) {
+    for (int& unit : units) {
+      unit += first;
+    }
+  }
+  std::move(units_.begin(), units_.end(), std::back_inserter(all));
+  units_.clear();
 }
 
 // One unit a layer; a tied table is a unit of its own on both ends, so that their shards line up.

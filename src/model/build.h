@@ -14,8 +14,11 @@
 
 namespace orthant {
 
-// The number of blocks of each pipeline stage. "even": the first layers % pp stages hold one more.
-std::vector<std::int64_t> blocks_per_stage(const ModelConfig& config, const LayoutConfig& layout);
+// The number of blocks of each of `num_parts` parts of the model. "even": the first
+// layers % num_parts parts hold one more. "balanced": the slowest part is as fast as can be, by the
+// FLOPs of a sequence of S tokens with the head's among them; the last part may be the head alone.
+std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
+                                          int num_parts, std::int64_t S);
 
 // The tp ranks that hold one key-value head.
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout);
@@ -27,7 +30,7 @@ struct ChunkRange {
   bool has_embedding;  // the first part
   bool has_head;       // the last part
 };
-ChunkRange chunk_range(const ModelConfig& config, const LayoutConfig& layout, int stage);
+ChunkRange chunk_range(const std::vector<std::int64_t>& blocks_per_part, int part);
 
 // The layers of one chunk in forward order, and the units each needs.
 class Chunk {
@@ -44,8 +47,8 @@ class Chunk {
     return range_.first_block + (range_.has_embedding ? i : i + 1);
   }
 
-  // For a ParamStore, in this order; units_of counts in it.
-  std::vector<UnitSpec> take_units() { return std::move(units_); }
+  // Adds this chunk's units to those of a ParamStore; units_of counts in that list from then on.
+  void move_units(std::vector<UnitSpec>& all);
 
  private:
   void add_embedding(const ModelConfig& config, const Mesh& mesh);

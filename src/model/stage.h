@@ -1,5 +1,5 @@
-// ModelStage: the layers of one rank as a pipeline Stage. It moves micro-batches through slots,
-// brings units of parameters in and out around each layer, and copies across the stage's borders.
+// ModelStage: the chunks of one rank as a pipeline Stage. It moves micro-batches through slots,
+// brings units of parameters in and out around each layer, and copies across the chunks' borders.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "model/batch_loader.h"
 #include "model/build.h"
+#include "model/slots.h"
+#include "pipeline/placement.h"
 #include "pipeline/stage.h"
 
 namespace orthant {
-
-// Token ids of one micro-batch on the host: B rows of S+1. Empty spans in a dry run.
-struct HostMicro {
-  std::span<const std::int32_t> tokens;
-  std::span<const std::int64_t> sample_ids;  // [B]
-};
 
 class ModelStage final : public Stage {
  public:
@@ -32,57 +29,65 @@ class ModelStage final : public Stage {
     Arena& messages;
     std::vector<Arena*> slots;  // one a micro-batch in flight
   };
-  // B sequences of S tokens in a micro-batch; activations of type `compute`.
-  ModelStage(const ModelConfig& config, const Chunk& chunk, std::int64_t B, std::int64_t S,
-             DType compute, const Parts& parts);
+  // B sequences of S tokens in a micro-batch of a model of width C.
+  struct Sizes {
+    std::int64_t B;
+    std::int64_t S;
+    std::int64_t C;
+    DType compute;  // of activations
+  };
+  ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks, const Placement& placement,
+             const Sizes& sizes, const Parts& parts);
 
-  // Before each run of the interpreter. `micros` stays until the run ends; empty in a dry run.
-  void begin(Mode mode, std::span<const HostMicro> micros, int num_micros);
+  // Before each run of the interpreter.
+  struct Run {
+    Mode mode;
+    Slots::List list;
+    std::span<const HostMicro> micros;  // stays until the run ends; empty in a dry run
+    int num_micros;
+  };
+  void begin(const Run& run);
 
-  // Called after each forward of the last stage, while the stash is there.
+  // Called after each forward of the last part, while the stash is there.
   using HeadObserver = std::function<void(int micro, const LmHead::Saved& saved)>;
   void observe_head(HeadObserver observer) { observer_ = std::move(observer); }
-  // Counts non-finite outputs layer by layer into counts[layer] while set; i64 [num_layers].
+  // Counts non-finite outputs layer by layer into counts while set; i64, one for each layer of this
+  // rank, chunk by chunk.
   void probe_into(const Tensor& counts) { probe_ = counts; }
 
   void open(int chunk, int micro) override;
-  void close(int chunk, int micro) override;
-  Tensor act_in(int /*chunk*/) override { return act_in_; }
-  Tensor act_out(int /*chunk*/) override { return act_out_; }
-  Tensor grad_in(int /*chunk*/) override { return grad_in_; }
-  Tensor grad_out(int /*chunk*/) override { return grad_out_; }
+  void close(int chunk, int micro) override { slots_.close(chunk, micro); }
+  Tensor act_in(int chunk) override { return part(chunk).act_in; }
+  Tensor act_out(int chunk) override { return part(chunk).act_out; }
+  Tensor grad_in(int chunk) override { return part(chunk).grad_in; }
+  Tensor grad_out(int chunk) override { return part(chunk).grad_out; }
   void forward(int chunk, int micro) override;
-  void backward(int chunk, int micro) override;
-  void backward_input(int chunk, int micro) override;
-  void backward_weight(int chunk, int micro) override;
+  void backward(int chunk, int micro) override { run_backward(chunk, micro, Half::kBoth); }
+  void backward_input(int chunk, int micro) override { run_backward(chunk, micro, Half::kInput); }
+  void backward_weight(int chunk, int micro) override { run_backward(chunk, micro, Half::kWeight); }
 
  private:
-  struct Slot {
-    Arena* arena;
-    Stash stash;
-    MicroBatch batch;
-    int micro = -1;  // -1: free
+  struct Part {
+    const Chunk& chunk;
+    int first_layer;                            // among the layers of this rank
+    Tensor act_in, act_out, grad_in, grad_out;  // absent at the model's ends
   };
   enum class Half : std::uint8_t { kInput, kWeight, kBoth };
-  Slot& slot_of(int micro);
-  Context context(const Slot& slot);
-  void load_batch(Slot& slot, int micro);
-  void put(const Tensor& to, std::span<const std::byte> from);
-  void run_backward(int micro, Half half);
-  void probe(int layer, Flow& out, Stash& stash);
 
-  std::int64_t hidden_;
-  const Chunk& chunk_;
-  std::int64_t B_;
-  std::int64_t S_;
-  DType compute_;
+  void add_borders(const Placement& placement);
+  Part& part(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
+  Context context(const Slots::Slot& slot);
+  Flow enter(const Part& part, Stash& stash);
+  void leave(const Part& part, const Flow& flow);
+  void run_backward(int chunk, int micro, Half half);
+  void probe(const Part& part, int i, Flow& out, Stash& stash);
+
+  Sizes sizes_;
   Parts parts_;
-  Tensor act_in_, act_out_, grad_in_, grad_out_;  // absent at the model's ends
-  std::vector<Slot> slots_;
-  Mode mode_ = Mode::kTrain;
-  std::span<const HostMicro> micros_;
-  int num_micros_ = 0;
-  std::vector<std::int32_t> staging_;  // [T] host
+  std::vector<Part> chunks_;
+  Slots slots_;
+  BatchLoader loader_;
+  Run run_{};
   HeadObserver observer_;
   Tensor probe_;
 };

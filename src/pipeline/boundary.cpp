@@ -1,6 +1,8 @@
 // Boundary: which neighbour each action faces.
 #include "pipeline/boundary.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace orthant {
@@ -10,8 +12,8 @@ namespace {
 std::optional<Crossing> neighbour(Cargo cargo, const Placement& placement, int rank, int chunk,
                                   int step) {
   const int part = placement.part_at(rank, chunk) + step;
-  if (part < 0 || part >= static_cast<int>(placement.parts.size())) return std::nullopt;
-  const Placement::Place peer = placement.parts[static_cast<std::size_t>(part)];
+  if (part < 0 || part >= placement.num_parts()) return std::nullopt;
+  const Placement::Place peer = placement.at(part);
   return Crossing{cargo, peer, peer.rank == rank};
 }
 
@@ -35,6 +37,30 @@ bool is_backward(Action::Kind kind) {
 
 bool is_last_backward(Action::Kind kind) {
   return kind == Action::Kind::kBackward || kind == Action::Kind::kBackwardWeight;
+}
+
+bool has_backward(const RankActions& actions) {
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const Action& action) { return is_backward(action.kind); });
+}
+
+int count_micros(const Schedule& schedule) {
+  std::size_t num_actions = 0;
+  for (const RankActions& actions : schedule) {
+    num_actions += actions.size();
+  }
+  int num_micros = 0;
+  for (std::size_t rank = 0; rank < schedule.size(); ++rank) {
+    for (const Action& action : schedule[rank]) {
+      num_micros = std::max(num_micros, action.micro + 1);
+      if (action.micro >= 0 && static_cast<std::size_t>(action.micro) < num_actions) continue;
+      throw ScheduleError(static_cast<int>(rank),
+                          fmt::format("schedule: {} in a schedule of {} actions; micro-batches "
+                                      "count from 0",
+                                      to_text({action}), num_actions));
+    }
+  }
+  return num_micros;
 }
 
 Cargo cargo_of(Action::Kind message) {

@@ -28,7 +28,13 @@ bool is_send(Action::Kind kind);
 bool is_recv(Action::Kind kind);
 bool is_backward(Action::Kind kind);       // one of the three backward actions
 bool is_last_backward(Action::Kind kind);  // the micro-batch's stash is no longer needed after it
-Cargo cargo_of(Action::Kind message);      // of a send or a receive
+bool has_backward(const RankActions& actions);  // an evaluation has none
+
+// One more than the highest micro-batch. Refuses one that a list of this length cannot have: a slip
+// in a text must not become a table of a billion.
+int count_micros(const Schedule& schedule);
+
+Cargo cargo_of(Action::Kind message);  // of a send or a receive
 Action::Kind send_of(Cargo cargo);
 Action::Kind recv_of(Cargo cargo);
 

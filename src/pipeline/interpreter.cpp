@@ -1,7 +1,6 @@
 // Interpreter: follows the meaning of a lowered list that lower.cpp states.
 #include "pipeline/interpreter.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -10,8 +9,6 @@
 
 namespace orthant {
 namespace {
-
-constexpr int kMaxChunks = 32;
 
 void compute(Stage& stage, const Action& action) {
   switch (action.kind) {
@@ -129,9 +126,9 @@ Interpreter::Interpreter(Communicator& acts, Communicator& grads, Stage& stage, 
       grads_(grads),
       stage_(stage),
       placement_(std::move(placement)) {
-  ORTHANT_CHECK(acts_.size() == placement_.num_ranks && grads_.size() == placement_.num_ranks,
+  ORTHANT_CHECK(acts_.size() == placement_.num_ranks() && grads_.size() == placement_.num_ranks(),
                 "interpreter: the placement has {} ranks, the groups have {} and {}",
-                placement_.num_ranks, acts_.size(), grads_.size());
+                placement_.num_ranks(), acts_.size(), grads_.size());
   ORTHANT_CHECK(placement_.num_chunks(acts_.rank()) <= kMaxChunks,
                 "interpreter: {} chunks on rank {}; use at most {}",
                 placement_.num_chunks(acts_.rank()), acts_.rank(), kMaxChunks);
@@ -139,8 +136,7 @@ Interpreter::Interpreter(Communicator& acts, Communicator& grads, Stage& stage, 
 
 void Interpreter::run(const RankActions& actions) {
   Pending pending(*this);
-  const bool trains = std::any_of(actions.begin(), actions.end(),
-                                  [](const Action& action) { return is_backward(action.kind); });
+  const bool trains = has_backward(actions);
   for (const Action& action : actions) {
     if (!is_compute(action.kind)) {
       pending.post(action);

@@ -11,17 +11,18 @@
 // At the end of the list the rank waits for the sends that are left. Between two chunks of one rank
 // there are no messages.
 //
+// Calls of an ordered pair of ranks and one cargo may run in their order, those of different pairs
+// must not wait for each other: where parts of a rank send in both directions, ranks whose calls
+// all stand in one queue could wait for ever.
+//
 // A rank's list is: compute, its send, the receives of this gap, the next compute, and so on. The
-// send comes before the receives: on a transport that runs a communicator's calls in order a result
-// would else wait for the next input. A receive lies in the gap one compute action ahead of its
-// reader, or later when the buffer's last reader is that action. Two chunks of a rank may hear from
-// the same rank: messages of a pair arrive in the order in which they were sent, so a receive moves
-// when a later message of its pair is read first.
+// send comes before the receives: no result waits behind the next input. A receive lies in the gap
+// one compute action ahead of its reader, or later when the buffer's last reader is that action.
+// Two chunks of a rank may hear from the same rank: messages of a pair arrive in the order in which
+// they were sent, so a receive moves when a later message of its pair is read first.
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -40,28 +41,47 @@ struct Receive {
   int gap;
 };
 
-// For each rank: the place in its compute list of the action that writes a boundary tensor.
-using Writers = std::map<std::tuple<Cargo, int, int>, int>;  // cargo, chunk, micro
+void check_chunks(const RankActions& actions, const Placement& placement, int rank) {
+  for (const Action& action : actions) {
+    if (action.chunk >= 0 && action.chunk < placement.num_chunks(rank)) continue;
+    throw ScheduleError(rank, fmt::format("schedule: rank {} at {}: the rank has {} chunks", rank,
+                                          to_text({action}), placement.num_chunks(rank)));
+  }
+}
 
-std::vector<Writers> writers_of(const Schedule& compute, const Placement& placement) {
-  std::vector<Writers> writers(compute.size());
-  for (std::size_t rank = 0; rank < compute.size(); ++rank) {
+// The place in a rank's compute list of the action that writes a boundary tensor.
+class Writers {
+ public:
+  Writers(const RankActions& actions, const Placement& placement, int rank, int num_micros)
+      : num_chunks_(placement.num_chunks(rank)),
+        num_micros_(num_micros),
+        places_(static_cast<std::size_t>(kNumCargos * num_chunks_ * num_micros), kNowhere) {
     int place = 0;
-    for (const Action& action : compute[rank]) {
-      if (const auto to = written_by(action, placement, static_cast<int>(rank))) {
-        writers[rank].try_emplace({to->cargo, action.chunk, action.micro}, place);
+    for (const Action& action : actions) {
+      if (const auto to = written_by(action, placement, rank)) {
+        int& known = places_[index(to->cargo, action.chunk, action.micro)];
+        known = std::min(known, place);
       }
       ++place;
     }
   }
-  return writers;
-}
+  // A schedule that lacks the writer is simulate()'s to refuse: it is then as if written last.
+  int place_of(Cargo cargo, int chunk, int micro) const {
+    return places_[index(cargo, chunk, micro)];
+  }
 
-// A schedule that lacks the writer is simulate()'s to refuse: it is then as if written last.
-int place_of(const Writers& writers, Cargo cargo, int chunk, int micro) {
-  const auto found = writers.find({cargo, chunk, micro});
-  return found == writers.end() ? std::numeric_limits<int>::max() : found->second;
-}
+ private:
+  static constexpr int kNowhere = std::numeric_limits<int>::max();
+  std::size_t index(Cargo cargo, int chunk, int micro) const {
+    const int row = static_cast<int>(cargo) * num_chunks_ + chunk;
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(num_micros_) +
+           static_cast<std::size_t>(micro);
+  }
+
+  int num_chunks_;
+  int num_micros_;
+  std::vector<int> places_;
+};
 
 // The receives of a rank, in the order of their readers, each in the gap that suits its reader.
 std::vector<Receive> receives_of(const RankActions& actions, const std::vector<Writers>& writers,
@@ -80,8 +100,8 @@ std::vector<Receive> receives_of(const RankActions& actions, const std::vector<W
     receives.push_back({.action = {recv_of(from->cargo), reader.chunk, reader.micro},
                         .cargo = from->cargo,
                         .source = from->peer.rank,
-                        .sent = place_of(writers[static_cast<std::size_t>(from->peer.rank)],
-                                         from->cargo, from->peer.chunk, reader.micro),
+                        .sent = writers[static_cast<std::size_t>(from->peer.rank)].place_of(
+                            from->cargo, from->peer.chunk, reader.micro),
                         .earliest = earliest,
                         .gap = std::max(i - 1, earliest)});
     earliest = i + 1;
@@ -120,12 +140,19 @@ void respect_order(std::vector<Receive>& receives) {
 }  // namespace
 
 Schedule lower(const Schedule& compute, const Placement& placement) {
-  ORTHANT_CHECK(static_cast<int>(compute.size()) == placement.num_ranks,
+  ORTHANT_CHECK(static_cast<int>(compute.size()) == placement.num_ranks(),
                 "lower: the schedule has {} ranks, the placement {}", compute.size(),
-                placement.num_ranks);
-  const std::vector<Writers> writers = writers_of(compute, placement);
+                placement.num_ranks());
+  const int num_micros = count_micros(compute);
+  for (int rank = 0; rank < placement.num_ranks(); ++rank) {
+    check_chunks(compute[static_cast<std::size_t>(rank)], placement, rank);
+  }
+  std::vector<Writers> writers;
+  for (int rank = 0; rank < placement.num_ranks(); ++rank) {
+    writers.emplace_back(compute[static_cast<std::size_t>(rank)], placement, rank, num_micros);
+  }
   Schedule lowered(compute.size());
-  for (int rank = 0; rank < placement.num_ranks; ++rank) {
+  for (int rank = 0; rank < placement.num_ranks(); ++rank) {
     const RankActions& actions = compute[static_cast<std::size_t>(rank)];
     RankActions& out = lowered[static_cast<std::size_t>(rank)];
     std::vector<Receive> receives = receives_of(actions, writers, placement, rank);

@@ -27,11 +27,11 @@ Replay::Replay(const Schedule& lowered, const Placement& placement, const Action
       placement_(placement),
       times_(times) {
   const std::size_t num_ranks = lowered.size();
-  ORTHANT_CHECK(static_cast<int>(num_ranks) == placement.num_ranks,
-                "the schedule has {} ranks, the placement {}", num_ranks, placement.num_ranks);
+  ORTHANT_CHECK(static_cast<int>(num_ranks) == placement.num_ranks(),
+                "the schedule has {} ranks, the placement {}", num_ranks, placement.num_ranks());
   ranks_.resize(num_ranks);
   channels_.resize(kNumCargos * num_ranks * num_ranks);
-  for (int rank = 0; rank < placement.num_ranks; ++rank) {
+  for (int rank = 0; rank < placement.num_ranks(); ++rank) {
     for (Buffers* buffers : {&at(rank).incoming, &at(rank).outgoing}) {
       for (std::vector<Buffer>& chunks : *buffers) {
         chunks.resize(static_cast<std::size_t>(placement.num_chunks(rank)));
@@ -44,16 +44,16 @@ void Replay::run() {
   bool moved = true;
   while (moved) {
     moved = false;
-    for (int rank = 0; rank < placement_.num_ranks; ++rank) {
+    for (int rank = 0; rank < placement_.num_ranks(); ++rank) {
       while (advance(rank)) {
         moved = true;
       }
     }
   }
-  for (int rank = 0; rank < placement_.num_ranks; ++rank) {
+  for (int rank = 0; rank < placement_.num_ranks(); ++rank) {
     if (!has_ended(rank)) fail_stuck();
   }
-  for (int rank = 0; rank < placement_.num_ranks; ++rank) {
+  for (int rank = 0; rank < placement_.num_ranks(); ++rank) {
     check_ended(rank);
   }
 }

@@ -49,7 +49,8 @@ std::string Replay::grid_now() const {
 
 void Replay::fail(int rank, std::string_view what) const {
   const std::string where = has_ended(rank) ? "at its end" : "at " + text_of(next_of(rank));
-  fail_run("schedule: rank {} {}: {}{}", rank, where, what, grid_now());
+  throw ScheduleError(rank,
+                      fmt::format("schedule: rank {} {}: {}{}", rank, where, what, grid_now()));
 }
 
 // What the rank that owes the other end of a message does about it.
@@ -95,12 +96,16 @@ std::string Replay::why_stuck(int rank) {
 
 void Replay::fail_stuck() {
   std::string reasons;
-  for (int rank = 0; rank < placement_.num_ranks; ++rank) {
+  int first = 0;
+  for (int rank = placement_.num_ranks() - 1; rank >= 0; --rank) {
     const std::string why = why_stuck(rank);
-    if (!why.empty()) reasons += fmt::format("\n  rank {}: {}", rank, why);
+    if (why.empty()) continue;
+    first = rank;
+    reasons.insert(0, fmt::format("\n  rank {}: {}", rank, why));
   }
-  fail_run("schedule: these ranks can never go on{}\nall ranks, > < where each is{}", reasons,
-           grid_now());
+  throw ScheduleError(first, fmt::format("schedule: these ranks can never go on{}\nall ranks, "
+                                         "> < where each is{}",
+                                         reasons, grid_now()));
 }
 
 }  // namespace orthant

@@ -1,9 +1,10 @@
-// Schedule: placement, text form, and how many micro-batches a rank holds at once.
+// Schedule: text form, and how many micro-batches a rank holds at once.
 #include "pipeline/schedule.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 #include <fmt/core.h>
 
@@ -63,35 +64,18 @@ Action read_action(std::string_view token) {
 
 }  // namespace
 
-int Placement::part_at(int rank, int chunk) const {
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    if (parts[part].rank == rank && parts[part].chunk == chunk) return static_cast<int>(part);
-  }
-  fail_run("placement: rank {} has no chunk {}; it has {} of the {} parts", rank, chunk,
-           num_chunks(rank), parts.size());
-}
-
-int Placement::num_chunks(int rank) const {
-  return static_cast<int>(std::count_if(parts.begin(), parts.end(),
-                                        [rank](const Place& place) { return place.rank == rank; }));
-}
-
-Placement straight(int num_ranks) {
-  Placement placement;
-  placement.num_ranks = num_ranks;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    placement.parts.push_back({rank, 0});
-  }
-  return placement;
-}
-
 int in_flight(const RankActions& actions, int chunk) {
-  const bool trains = std::any_of(actions.begin(), actions.end(),
-                                  [](const Action& action) { return is_backward(action.kind); });
+  RankActions own;
+  std::copy_if(actions.begin(), actions.end(), std::back_inserter(own),
+               [chunk](const Action& action) { return action.chunk == chunk; });
+  return in_flight(own);
+}
+
+int in_flight(const RankActions& actions) {
+  const bool trains = has_backward(actions);
   int now = 0;
   int most = 0;
   for (const Action& action : actions) {
-    if (action.chunk != chunk) continue;
     if (action.kind == Action::Kind::kForward) most = std::max(most, ++now);
     if (trains ? is_last_backward(action.kind) : action.kind == Action::Kind::kForward) --now;
   }

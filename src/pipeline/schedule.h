@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
+#include "pipeline/placement.h"
+
 namespace orthant {
 
 struct Action {
@@ -29,27 +32,39 @@ struct Action {
 using RankActions = std::vector<Action>;
 using Schedule = std::vector<RankActions>;  // index: pipeline rank
 
-// Where the model's parts lie: part p (0 first) is chunk `chunk` of pipeline rank `rank`.
-struct Placement {
-  struct Place {
-    int rank;
-    int chunk;
-  };
-  std::vector<Place> parts;
-  int num_ranks = 1;
-  int part_at(int rank, int chunk) const;
-  int num_chunks(int rank) const;
+// What a run file asks of its schedule.
+struct ScheduleChoice {
+  std::string name = "1f1b";
+  int num_ranks = 1;      // of the pipeline
+  int num_chunks = 1;     // parts of each, where the schedule leaves a choice: interleaved
+  std::string path = {};  // of a schedule "file", for messages
+  std::string text = {};  // what is in it
 };
-Placement straight(int num_ranks);  // one part a rank
+Placement placement_of(const ScheduleChoice& choice);
 
 // Compute actions only.
-Schedule gpipe(int stages, int micros);        // all forwards, then all backwards in micro order
-Schedule one_f_one_b(int stages, int micros);  // warm-up, then one forward and one backward in turn
-Schedule forward_only(int stages, int micros);
+Schedule gpipe(int ranks, int micros);        // all forwards, then all backwards in micro order
+Schedule one_f_one_b(int ranks, int micros);  // warm-up, then one forward and one backward in turn
+Schedule interleaved(int ranks, int chunks, int micros);  // 1f1b over several parts a rank
+Schedule zero_bubble(int ranks, int micros);              // backwards in two halves
+Schedule zero_bubble_v(int ranks, int micros);            // the same on a V of two parts a rank
+Schedule forward_only(const Placement& placement, int micros);
 
 std::vector<std::string> schedule_names();
 // The schedule of that name, or a user error that names the nearest.
-Schedule make_schedule(std::string_view name, int stages, int micros);
+Schedule make_schedule(const ScheduleChoice& choice, int micros);
+
+inline constexpr int kMaxChunks = 64;  // parts of a rank
+
+// What lower() and simulate() throw, with the rank whose list shows it.
+class ScheduleError final : public Error {
+ public:
+  ScheduleError(int rank, const std::string& message) : Error(Fault::kRun, message), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
 
 // Adds the messages between neighbouring parts. A receive is posted one compute action before the
 // one that reads it, a send right after the one that wrote it. lower.cpp states what a lowered list
@@ -59,8 +74,9 @@ Schedule lower(const Schedule& compute, const Placement& placement);
 // Runs a lowered schedule with rendezvous sends and one buffer a direction, chunk and kind: a send
 // ends when its receive is posted, the next action that writes its buffer waits for that, a compute
 // action waits for its receive. Throws with each rank's position when a rank can never go on, and
-// when an action is missing, doubled, out of micro order in its weight passes, or comes before what
-// it needs. Returns the number of rounds: how long it takes when each compute action takes 1.
+// when an action is missing, doubled, out of micro order among forwards or weight passes, or comes
+// before what it needs. Returns the number of rounds: how long it takes when each compute action
+// takes 1.
 int simulate(const Schedule& lowered, const Placement& placement);
 
 // Idle share of a lowered schedule when forward, input-gradient and weight-gradient take the given
@@ -68,9 +84,10 @@ int simulate(const Schedule& lowered, const Placement& placement);
 double bubble(const Schedule& lowered, const Placement& placement, double forward,
               double backward_input, double backward_weight);
 
-// Micro-batches of a chunk that are between forward and the end of backward at once: the slots to
-// plan for.
+// Micro-batches that are between forward and the end of backward at once: of a chunk, and of all
+// chunks together, which is the number of slots to plan for.
 int in_flight(const RankActions& actions, int chunk);
+int in_flight(const RankActions& actions);
 
 // "F0 F1 B0 B1"; I and W for the halves of a backward, sendF, recvF, sendB, recvB for messages;
 // chunks above 0 as "F0.1".

@@ -64,18 +64,25 @@ class RankCheck {
         passes_[static_cast<std::size_t>(action.chunk)][static_cast<std::size_t>(action.micro)];
     if (passes.of(action.kind) != kNone) fail(place, "it is there twice");
     passes.of(action.kind) = place;
-    if (passes.forward == kNone) fail(place, "it comes before its forward");
+    const auto text_of = [&action](Action::Kind kind) {
+      return to_text({{kind, action.chunk, action.micro}});
+    };
+    if (passes.forward == kNone) {
+      fail(place, "it comes before its forward " + text_of(Action::Kind::kForward));
+    }
     if (action.kind == Action::Kind::kBackwardWeight && passes.input == kNone) {
-      fail(place, "it comes before its input gradient I");
+      fail(place, "it comes before its input gradient " + text_of(Action::Kind::kBackwardInput));
     }
     const bool whole = passes.backward != kNone;
     if (whole && (passes.input != kNone || passes.weight != kNone)) {
       fail(place, "a micro-batch has either B or I and W");
     }
-    if (!is_last_backward(action.kind)) return;
-    int& last = last_weight_[static_cast<std::size_t>(action.chunk)];
+    const bool is_forward = action.kind == Action::Kind::kForward;
+    if (!is_forward && !is_last_backward(action.kind)) return;
+    int& last = (is_forward ? last_forward_ : last_weight_)[static_cast<std::size_t>(action.chunk)];
     if (action.micro < last) {
-      fail(place, fmt::format("weight passes run in micro order, {} was before", last));
+      fail(place, fmt::format("{} run in micro order, {} was before",
+                              is_forward ? "forwards" : "weight passes", last));
     }
     last = action.micro;
   }
@@ -90,11 +97,13 @@ class RankCheck {
   }
 
   [[noreturn]] void missing(const Action& action) const {
-    fail_run("schedule: rank {}: {} is missing{}", rank_, to_text({action}), grid_at(kNone));
+    throw ScheduleError(rank_, fmt::format("schedule: rank {}: {} is missing{}", rank_,
+                                           to_text({action}), grid_at(kNone)));
   }
   [[noreturn]] void fail(int place, const std::string& what) const {
-    fail_run("schedule: rank {} at {}: {}{}", rank_,
-             to_text({actions_[static_cast<std::size_t>(place)]}), what, grid_at(place));
+    const Action& action = actions_[static_cast<std::size_t>(place)];
+    throw ScheduleError(rank_, fmt::format("schedule: rank {} at {}: {}{}", rank_,
+                                           to_text({action}), what, grid_at(place)));
   }
   std::string grid_at(int place) const {
     std::vector<int> places(schedule_.size(), kNone);
@@ -106,32 +115,17 @@ class RankCheck {
   const RankActions& actions_;
   int rank_;
   std::vector<std::vector<Passes>> passes_;  // by chunk, micro
+  // Losses and weight gradients are added in micro order: the same bits under every schedule.
+  std::vector<int> last_forward_ = std::vector<int>(passes_.size(), kNone);
   std::vector<int> last_weight_ = std::vector<int>(passes_.size(), kNone);
 };
 
-// One more than the highest micro-batch. A slip in a text must not become a table of a billion.
-int count_micros(const std::vector<Action>& actions) {
-  int num_micros = 0;
-  for (const Action& action : actions) {
-    ORTHANT_CHECK(action.micro >= 0 && static_cast<std::size_t>(action.micro) < actions.size(),
-                  "schedule: {} in a schedule of {} actions; micro-batches count from 0",
-                  to_text({action}), actions.size());
-    num_micros = std::max(num_micros, action.micro + 1);
-  }
-  return num_micros;
-}
-
 void check_compute(const Schedule& lowered, const Placement& placement) {
-  ORTHANT_CHECK(static_cast<int>(lowered.size()) == placement.num_ranks,
-                "schedule: {} ranks, the placement has {}", lowered.size(), placement.num_ranks);
-  std::vector<Action> all;
-  for (const RankActions& actions : lowered) {
-    all.insert(all.end(), actions.begin(), actions.end());
-  }
-  const int num_micros = count_micros(all);
-  const bool trains = std::any_of(all.begin(), all.end(),
-                                  [](const Action& action) { return is_backward(action.kind); });
-  for (int rank = 0; rank < placement.num_ranks; ++rank) {
+  ORTHANT_CHECK(static_cast<int>(lowered.size()) == placement.num_ranks(),
+                "schedule: {} ranks, the placement has {}", lowered.size(), placement.num_ranks());
+  const int num_micros = count_micros(lowered);
+  const bool trains = std::any_of(lowered.begin(), lowered.end(), has_backward);
+  for (int rank = 0; rank < placement.num_ranks(); ++rank) {
     RankCheck(lowered, placement, rank, num_micros).run(trains);
   }
 }
@@ -159,7 +153,7 @@ double bubble(const Schedule& lowered, const Placement& placement, double forwar
                              .backward_weight = backward_weight};
   Replay replay(lowered, placement, times);
   replay.run();
-  const double available = replay.makespan() * placement.num_ranks;
+  const double available = replay.makespan() * placement.num_ranks();
   return available > 0 ? (available - replay.busy()) / available : 0;
 }
 

@@ -21,17 +21,21 @@ void keep_names(DryRun& run, std::span<const Entry> entries) {
   }
 }
 
-DryRun run_dry(const RankConfig& config, int rank, int eval_micros) {
+DryRun run_dry(const RankConfig& config, int rank, int eval_micros, Programs* programs) {
   const std::unique_ptr<Device> device = make_meta_device();
   const Backend backend{
       .device = *device,
       .ops = "meta",
       .join_world =
           [&](const CommParts& parts) { return make_meta_world(rank, config.layout.ranks, parts); },
-      .num_threads = 1};
+      .num_threads = 1,
+      .programs = programs};
   Rank meta(config, backend, std::nullopt);
   DryRun run;
   if (config.purpose == Purpose::kTrain) {
+    for (const int micros : config.other_micros) {
+      meta.step(1, 0.0, {}, micros);
+    }
     meta.step(1, 0.0, {}, config.max_micros);
     keep_names(run, meta.ledger().entries());
   }
@@ -42,9 +46,9 @@ DryRun run_dry(const RankConfig& config, int rank, int eval_micros) {
 
 }  // namespace
 
-DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
+DryRun dry_run(const RankConfig& config, int rank, int eval_micros, Programs* programs) {
   try {
-    return run_dry(config, rank, eval_micros);
+    return run_dry(config, rank, eval_micros, programs);
   } catch (const Error& error) {
     if (error.fault() != Fault::kPlan) throw;
     throw Error(Fault::kPlan,

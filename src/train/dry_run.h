@@ -15,7 +15,7 @@ struct DryRun {
   std::vector<std::string> names;
 };
 
-// World rank `rank`; evaluates when eval_micros > 0.
-DryRun dry_run(const RankConfig& config, int rank, int eval_micros);
+// World rank `rank`; evaluates when eval_micros > 0. `programs` may be shared by many dry runs.
+DryRun dry_run(const RankConfig& config, int rank, int eval_micros, Programs* programs = nullptr);
 
 }  // namespace orthant

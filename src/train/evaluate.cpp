@@ -92,6 +92,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   RankConfig rank = rank_config(config);
   rank.purpose = Purpose::kInfer;
   rank.max_micros = per_batch;
+  rank.other_micros.clear();
   RunPlan plan;
   agree(world, [&] {
     if (!logits.empty()) require_file_can_be_made(logits, "--logits");
@@ -129,7 +130,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
       ModelStage::HeadObserver observer;
       if (batch == 0 && file.is_wanted()) {
         observer = [&](int micro, const LmHead::Saved& saved) {
-          file.put(r.device(), *r.chunk().head(), saved,
+          file.put(r.device(), *r.head(), saved,
                    (micro * dp + dp_rank) * b * config.train.seq_length);
         };
       }

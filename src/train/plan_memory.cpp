@@ -7,11 +7,17 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 
 RankConfig rank_config(const RunConfig& config) {
   const std::int64_t per_micro = config.layout.micro_batch * config.layout.dp();
+  const std::int64_t most = config.max_global_batch();
+  std::vector<int> other_micros;
+  for (const std::int64_t batch : config.step_batches()) {
+    if (batch != most) other_micros.push_back(static_cast<int>(batch / per_micro));
+  }
   return {.model = config.model,
           .layout = config.layout,
           .seq_length = config.train.seq_length,
@@ -19,7 +25,8 @@ RankConfig rank_config(const RunConfig& config) {
           .optimizer = config.adamw(),
           .max_norm = config.optimizer.clip_grad,
           .seed = static_cast<std::uint64_t>(config.train.seed),
-          .max_micros = static_cast<int>(config.max_global_batch() / per_micro),
+          .max_micros = static_cast<int>(most / per_micro),
+          .other_micros = std::move(other_micros),
           .target = target_of(config.device.kind, config.train.deterministic)};
 }
 
@@ -46,6 +53,7 @@ std::int64_t RunPlan::fullest_bytes() const {
 
 RunPlan plan_run(const RankConfig& config, int num_eval_micros) {
   RunPlan plan;
+  Programs programs(schedule_choice(config.layout));
   const MeshShape mesh = mesh_shape(config.layout);
   std::map<std::pair<int, bool>, int> known;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -54,7 +62,7 @@ RunPlan plan_run(const RankConfig& config, int num_eval_micros) {
     const bool first_tp = coords[static_cast<std::size_t>(Axis::kTp)] == 0;
     const auto [kind, is_new] =
         known.emplace(std::pair(stage, first_tp), static_cast<int>(plan.kinds.size()));
-    if (is_new) plan.kinds.push_back(dry_run(config, rank, num_eval_micros));
+    if (is_new) plan.kinds.push_back(dry_run(config, rank, num_eval_micros, &programs));
     plan.kind_of.push_back(kind->second);
   }
   return plan;

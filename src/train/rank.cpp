@@ -5,95 +5,119 @@
 #include <utility>
 
 #include "base/check.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 
 Rank::Rank(const RankConfig& config, const Backend& backend,
            const std::optional<MemoryPlan>& capacities)
     : config_(config),
-      backend_(backend) {
-  world_ = backend_.join_world(
-      {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()});
-  mesh_ = std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
-                                 kv_copies(config_.model, config_.layout));
-  const Placement placement = straight(config_.layout.pp);
-  const RankActions& actions =
-      program(config_.max_micros, config_.purpose == Purpose::kTrain).actions;
-  make_arenas(capacities, in_flight(actions, 0));
-  Arena& params = *arenas_[0];
-  Arena& work = *arenas_[1];
+      backend_(backend),
+      world_(backend_.join_world(
+          {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()})),
+      mesh_(std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
+                                   kv_copies(config_.model, config_.layout))),
+      programs_(backend.programs != nullptr
+                    ? *backend.programs
+                    : own_programs_.emplace(schedule_choice(config_.layout))) {
+  Arena& params = make_arena("params", capacities);
+  Arena& work = make_arena("work", capacities);
   ops_ = make_ops(backend_.ops, {.ledger = ledger_,
                                  .in_flight = in_flight_,
                                  .work = work,
                                  .num_threads = backend_.num_threads,
                                  .target = config_.target,
                                  .queue = backend_.device.queue()});
-  chunk_ = std::make_unique<Chunk>(
-      config_.model, chunk_range(config_.model, config_.layout, mesh_->coord(Axis::kPp)), *mesh_);
+  build_chunks();
+  std::vector<UnitSpec> units;
+  int num_layers = 0;
+  for (const auto& chunk : chunks_) {
+    chunk->move_units(units);
+    num_layers += chunk->num_layers();
+  }
   store_ = std::make_unique<ParamStore>(
-      chunk_->take_units(), zero(config_.layout.zero_stage), config_.compute, config_.purpose,
+      std::move(units), zero(config_.layout.zero_stage), config_.compute, config_.purpose,
       ParamStore::Parts{.ops = *ops_, .device = backend_.device, .mesh = *mesh_, .params = params});
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   state_tensor_ = params.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer);
   norm_sum_ = params.alloc({kNormLimbs}, DType::kI64, MemClass::kOptimizer);
   totals_ = params.alloc({2}, DType::kF64, MemClass::kOptimizer);
-  probe_counts_ = params.alloc({chunk_->num_layers()}, DType::kI64, MemClass::kOptimizer);
-  std::vector<Arena*> slots;
-  for (std::size_t i = 3; i < arenas_.size(); ++i) {
-    slots.push_back(arenas_[i].get());
-  }
-  stage_ = std::make_unique<ModelStage>(config_.model, *chunk_, config_.layout.micro_batch,
-                                        config_.seq_length, config_.compute,
-                                        ModelStage::Parts{.mesh = *mesh_,
-                                                          .ops = *ops_,
-                                                          .ledger = ledger_,
-                                                          .device = backend_.device,
-                                                          .store = *store_,
-                                                          .constants = constants_,
-                                                          .step_state = state_tensor_,
-                                                          .work = work,
-                                                          .messages = *arenas_[2],
-                                                          .slots = std::move(slots)});
-  interpreter_ =
-      std::make_unique<Interpreter>(mesh_->pp_acts(), mesh_->pp_grads(), *stage_, placement);
+  probe_counts_ = params.alloc({num_layers}, DType::kI64, MemClass::kOptimizer);
+  stage_ = build_stage(capacities);
+  interpreter_ = std::make_unique<Interpreter>(mesh_->pp_acts(), mesh_->pp_grads(), *stage_,
+                                               programs_.placement());
 }
 
 Rank::~Rank() = default;
 
-// params, work, messages, then one arena a slot.
-void Rank::make_arenas(const std::optional<MemoryPlan>& capacities, int num_slots) {
-  const auto make = [&](const std::string& name, std::int64_t dry_run_bytes) {
-    std::int64_t bytes = dry_run_bytes;
-    if (capacities) {
-      const ArenaPlan* plan = capacities->find(name);
-      ORTHANT_CHECK(plan != nullptr, "arena '{}' is not in the plan", name);
-      bytes = plan->bytes;
-    }
-    arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes));
-  };
-  make("params", kDryRunArenaBytes);
-  make("work", kDryRunArenaBytes);
-  make("messages", kDryRunArenaBytes);
-  for (int i = 0; i < num_slots; ++i) {
-    make(fmt::format("slot{}", i), kDryRunArenaBytes);
+// As large as planned; in a dry run, without an end.
+Arena& Rank::make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities) {
+  std::int64_t bytes = kDryRunArenaBytes;
+  if (capacities) {
+    const ArenaPlan* plan = capacities->find(name);
+    ORTHANT_CHECK(plan != nullptr, "arena '{}' is not in the plan", name);
+    bytes = plan->bytes;
+  }
+  arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes));
+  return *arenas_.back();
+}
+
+void Rank::build_chunks() {
+  const Placement& placement = programs_.placement();
+  const std::vector<std::int64_t> blocks = blocks_per_part(
+      config_.model, config_.layout.stages, placement.num_parts(), config_.seq_length);
+  const int rank = mesh_->coord(Axis::kPp);
+  for (int chunk = 0; chunk < placement.num_chunks(rank); ++chunk) {
+    const ChunkRange range = chunk_range(blocks, placement.part_at(rank, chunk));
+    chunks_.push_back(std::make_unique<Chunk>(config_.model, range, *mesh_));
   }
 }
 
-// The schedule is proven before the first of its actions runs.
-const Rank::Program& Rank::program(int num_micros, bool trains) {
-  const auto found = std::find_if(programs_.begin(), programs_.end(), [&](const Program& p) {
-    return p.num_micros == num_micros && p.trains == trains;
-  });
-  if (found != programs_.end()) return *found;
-  const int pp = config_.layout.pp;
-  const Placement placement = straight(pp);
-  const Schedule schedule = lower(trains ? make_schedule(config_.layout.schedule, pp, num_micros)
-                                         : forward_only(pp, num_micros),
-                                  placement);
-  simulate(schedule, placement);
-  programs_.push_back(
-      {num_micros, trains, schedule[static_cast<std::size_t>(mesh_->coord(Axis::kPp))]});
-  return programs_.back();
+std::unique_ptr<ModelStage> Rank::build_stage(const std::optional<MemoryPlan>& capacities) {
+  Arena& work = *arenas_.back();
+  Arena& messages = make_arena("messages", capacities);
+  std::vector<Arena*> slots;
+  for (int i = 0; i < num_slots(); ++i) {
+    slots.push_back(&make_arena(fmt::format("slot{}", i), capacities));
+  }
+  return std::make_unique<ModelStage>(chunks_, programs_.placement(),
+                                      ModelStage::Sizes{.B = config_.layout.micro_batch,
+                                                        .S = config_.seq_length,
+                                                        .C = config_.model.hidden,
+                                                        .compute = config_.compute},
+                                      ModelStage::Parts{.mesh = *mesh_,
+                                                        .ops = *ops_,
+                                                        .ledger = ledger_,
+                                                        .device = backend_.device,
+                                                        .store = *store_,
+                                                        .constants = constants_,
+                                                        .step_state = state_tensor_,
+                                                        .work = work,
+                                                        .messages = messages,
+                                                        .slots = std::move(slots)});
+}
+
+// As many as the largest step takes; an evaluation takes one.
+int Rank::num_slots() {
+  if (config_.purpose == Purpose::kInfer) return 1;
+  const auto rank = static_cast<std::size_t>(mesh_->coord(Axis::kPp));
+  int most = in_flight(programs_.training(config_.max_micros)[rank]);
+  for (const int micros : config_.other_micros) {
+    most = std::max(most, in_flight(programs_.training(micros)[rank]));
+  }
+  return most;
+}
+
+const LmHead* Rank::head() const {
+  return chunks_.back()->head();
+}
+
+void Rank::run(const ModelStage::Run& run) {
+  const Schedule& schedule = run.list == Slots::List::kTraining
+                                 ? programs_.training(run.num_micros)
+                                 : programs_.evaluation(run.num_micros);
+  stage_->begin(run);
+  interpreter_->run(schedule[static_cast<std::size_t>(mesh_->coord(Axis::kPp))]);
 }
 
 double Rank::inv_tokens(int num_micros) const {
@@ -113,25 +137,23 @@ void Rank::write_state(double inverse_tokens) {
 
 void Rank::forward_backward(std::int64_t number, double lr, std::span<const HostMicro> micros,
                             int num_micros) {
-  const Program& plan = program(num_micros, true);
   ledger_.restart();
   state_.step = number;
   state_.lr = lr;
   write_state(inv_tokens(num_micros));
   store_->begin_step();
-  stage_->begin(Mode::kTrain, micros, num_micros);
-  interpreter_->run(plan.actions);
+  run({Mode::kTrain, Slots::List::kTraining, micros, num_micros});
   const Where where(ledger_, "update");
   store_->finish_grads();
   compute_clip_factor(*ops_, *store_, norm_sum_, state_tensor_);
 }
 
-// Loss of the whole global batch on every rank: the last stage's, each token once. Votes travel
+// Loss of the whole global batch on every rank: the last part's, each token once. Votes travel
 // with it.
 void Rank::sum_totals() {
   const double votes[2] = {0, votes_stop_ ? 1.0 : 0.0};
   backend_.device.to_device(totals_, std::as_bytes(std::span(votes)));
-  if (mesh_->is_last_stage() && mesh_->coord(Axis::kTp) == 0) {
+  if (head() != nullptr && mesh_->coord(Axis::kTp) == 0) {
     constexpr auto kOffset = static_cast<std::int64_t>(offsetof(StepState, loss_sum));
     const Tensor mine{.data = state_tensor_.data + kOffset, .shape = {1}, .dtype = DType::kF64};
     ops_->run(Copy{.y = totals_.flat(0, 1), .x = mine});
@@ -173,51 +195,16 @@ StepResult Rank::gradients(std::int64_t number, std::span<const HostMicro> micro
 
 double Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
                       ModelStage::HeadObserver observer) {
-  const Program& plan = program(num_micros, false);
   ledger_.restart();
   const StepState before = state_;
   write_state(inv_tokens(num_micros));
-  stage_->begin(Mode::kEvaluate, micros, num_micros);
   stage_->observe_head(std::move(observer));
-  interpreter_->run(plan.actions);
+  run({Mode::kEvaluate, Slots::List::kForwardOnly, micros, num_micros});
   stage_->observe_head({});
   sum_totals();
   const double loss = read_result().loss;
   state_ = before;
   return loss;
-}
-
-std::string Rank::find_non_finite(std::span<const HostMicro> micros, int num_micros) {
-  const Program& plan = program(num_micros, false);
-  ledger_.restart();
-  const std::string grad = store_->first_non_finite_grad();
-  ops_->run(Zero{.y = probe_counts_});
-  write_state(inv_tokens(num_micros));
-  stage_->probe_into(probe_counts_);
-  stage_->begin(Mode::kTrain, micros, num_micros);
-  interpreter_->run(plan.actions);
-  stage_->probe_into({});
-
-  // Earlier is larger; a gradient comes after all layers.
-  const double layers = static_cast<double>(config_.model.layers) + 2;
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(chunk_->num_layers()));
-  backend_.device.to_host(std::as_writable_bytes(std::span(counts)), probe_counts_);
-  double earliest = grad.empty() ? -2 * layers : -layers - static_cast<double>(chunk_->place_of(0));
-  for (int i = chunk_->num_layers() - 1; i >= 0; --i) {
-    if (counts[static_cast<std::size_t>(i)] > 0)
-      earliest = -static_cast<double>(chunk_->place_of(i));
-  }
-  const Tensor shared = totals_.flat(0, 1);
-  backend_.device.to_device(shared, std::as_bytes(std::span(&earliest, 1)));
-  world_->all_reduce(shared, Reduce::kMax);
-  backend_.device.to_host(std::as_writable_bytes(std::span(&earliest, 1)), shared);
-  const auto place = static_cast<std::int64_t>(-earliest);
-  if (place == 0) return "embed";
-  if (place <= config_.model.layers) return fmt::format("h.{}", place - 1);
-  if (place == config_.model.layers + 1) return "head";
-  return place >= 2 * static_cast<std::int64_t>(layers)
-             ? "the sum of the gradients' squares"
-             : "a gradient" + (grad.empty() ? "" : ": that of " + grad);
 }
 
 MemoryPlan Rank::memory() const {

@@ -14,6 +14,7 @@
 #include "model/stage.h"
 #include "optim/adamw.h"
 #include "pipeline/interpreter.h"
+#include "pipeline/programs.h"
 
 namespace orthant {
 
@@ -24,9 +25,10 @@ struct RankConfig {
   std::int64_t seq_length = 0;
   DType compute = DType::kF32;
   AdamWConfig optimizer;
-  double max_norm = 1;     // clip_grad; 0: no clipping
-  std::uint64_t seed = 1;  // of dropout
-  int max_micros = 1;      // micro-batches of the largest step
+  double max_norm = 1;                 // clip_grad; 0: no clipping
+  std::uint64_t seed = 1;              // of dropout
+  int max_micros = 1;                  // micro-batches of the largest step
+  std::vector<int> other_micros = {};  // of the smaller ones (train.batch_ramp)
   Purpose purpose = Purpose::kTrain;
   Target target = Target::kHost;  // where the arithmetic is
 };
@@ -37,6 +39,7 @@ struct Backend {
   std::string ops;  // "ref", "cpu", "cuda", "meta"
   std::function<std::unique_ptr<Communicator>(const CommParts&)> join_world;
   int num_threads = 1;
+  Programs* programs = nullptr;  // shared by the ranks of a process; null: this rank makes its own
 };
 
 struct StepResult {
@@ -58,7 +61,7 @@ class Rank {
   const Mesh& mesh() const { return *mesh_; }
   Device& device() const { return backend_.device; }
   ParamStore& store() { return *store_; }
-  const Chunk& chunk() const { return *chunk_; }
+  const LmHead* head() const;  // null on ranks without the last part of the model
 
   // Null: none. It must outlive the steps that it observes.
   void observe_ops(OpsObserver* observer) { ops_->observe(observer); }
@@ -88,19 +91,18 @@ class Rank {
   const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
 
  private:
-  struct Program {  // one rank's actions for a number of micro-batches
-    int num_micros;
-    bool trains;
-    RankActions actions;
-  };
-  void make_arenas(const std::optional<MemoryPlan>& capacities, int num_slots);
-  const Program& program(int num_micros, bool trains);
+  Arena& make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities);
+  void build_chunks();
+  std::unique_ptr<ModelStage> build_stage(const std::optional<MemoryPlan>& capacities);
+  int num_slots();
+  void run(const ModelStage::Run& run);
   void write_state(double inv_tokens);
   StepResult read_result();
   void forward_backward(std::int64_t number, double lr, std::span<const HostMicro> micros,
                         int num_micros);
   void sum_totals();
   double inv_tokens(int num_micros) const;
+  double first_bad_place(const std::string& bad_gradient);
 
   RankConfig config_;
   Backend backend_;
@@ -110,16 +112,17 @@ class Rank {
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Mesh> mesh_;
-  std::unique_ptr<Chunk> chunk_;
+  std::optional<Programs> own_programs_;
+  Programs& programs_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;  // in the order of the model
   std::unique_ptr<ParamStore> store_;
   Constants constants_;
   Tensor state_tensor_;  // StepState
   Tensor norm_sum_;      // i64 [kNormLimbs]
   Tensor totals_;        // f64 [2]: loss over the global batch, votes to stop
-  Tensor probe_counts_;  // i64 [layers of this chunk]
+  Tensor probe_counts_;  // i64 [layers of this rank]
   std::unique_ptr<ModelStage> stage_;
   std::unique_ptr<Interpreter> interpreter_;
-  std::vector<Program> programs_;
   StepState state_;  // the host's copy
   bool votes_stop_ = false;
 };

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "train/run_config.h"
 #include "train/run_limits.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 namespace {
@@ -147,20 +148,29 @@ void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
 
 void check_stages(const ModelConfig& model, const LayoutConfig& layout) {
   const std::int64_t num_stages = std::int64_t{layout.pp} * layout.virtual_stages;
-  if (num_stages > model.layers) {
+  if (num_stages > model.layers && layout.virtual_stages == 1) {
     fail_user("layout.pp={} leaves a stage without a block: model.layers={}; use at most {}",
-              layout.pp, model.layers, model.layers / layout.virtual_stages);
+              layout.pp, model.layers, model.layers);
+  }
+  if (num_stages > model.layers) {
+    fail_user(
+        "layout.pp={} stages of {} parts are more than model.layers={}; lower layout.pp or {}",
+        layout.pp, layout.virtual_stages, model.layers,
+        layout.schedule == "interleaved" ? "layout.virtual_stages" : "use another schedule");
   }
   if (layout.stages.is_text()) return;
   const std::vector<std::int64_t>& counts = layout.stages.ints;
   if (static_cast<std::int64_t>(counts.size()) != num_stages) {
-    fail_user("layout.stages has {} layer counts, but there are {} stages; give one for each",
-              counts.size(), num_stages);
+    fail_user("layout.stages has {} layer counts, but there are {} {}; give one for each",
+              counts.size(), num_stages, layout.virtual_stages == 1 ? "stages" : "parts");
   }
-  for (const std::int64_t count : counts) {
-    if (count >= 1 && count <= model.layers) continue;
-    fail_user("layout.stages has a stage of {} blocks; give each between 1 and model.layers={}",
-              count, model.layers);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    // The embedding or the head alone is a stage, too.
+    const bool is_end = counts.size() > 1 && (i == 0 || i + 1 == counts.size());
+    const std::int64_t least = is_end ? 0 : 1;
+    if (counts[i] >= least && counts[i] <= model.layers) continue;
+    fail_user("layout.stages has a stage of {} blocks; give each between {} and model.layers={}",
+              counts[i], least, model.layers);
   }
   const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (sum != model.layers) {
@@ -275,8 +285,9 @@ void validate(RunConfig& config) {
   check_built(config);
   check_ranks(config.layout);
   check_tp(config.model, config.layout);
-  check_stages(config.model, config.layout);
   check_batches(config);
+  settle_schedule(config);
+  check_stages(config.model, config.layout);
   check_sequence(config);
   check_data(config);
   check_checkpoint(config.checkpoint);

@@ -2,6 +2,7 @@
 #include "train/run_config.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -141,11 +142,15 @@ std::int64_t RunConfig::samples_before(std::int64_t step) const {
 }
 
 std::int64_t RunConfig::max_global_batch() const {
-  std::int64_t most = global_batch_at(1);
+  return step_batches().back();
+}
+
+std::vector<std::int64_t> RunConfig::step_batches() const {
+  std::set<std::int64_t> batches = {global_batch_at(1)};
   for (const std::vector<std::int64_t>& entry : train.batch_ramp) {
-    if (entry[0] <= train.steps) most = std::max(most, entry[1]);
+    if (entry[0] <= train.steps) batches.insert(entry[1]);
   }
-  return most;
+  return {batches.begin(), batches.end()};
 }
 
 DType RunConfig::compute_type() const {

@@ -179,6 +179,7 @@ struct RunConfig {
   // Sequences of all steps before it.
   std::int64_t samples_before(std::int64_t step) const;
   std::int64_t max_global_batch() const;
+  std::vector<std::int64_t> step_batches() const;  // sizes of this run's steps, ascending
 
   DType compute_type() const;
   LrConfig lr() const;

@@ -19,14 +19,8 @@ void check_built(const RunConfig& config) {
     return fmt::format("{}='{}'", name, value);
   };
   const Limit limits[] = {
-      {layout.virtual_stages > 1, fmt::format("layout.virtual_stages={}", layout.virtual_stages),
-       "1"},
       {layout.sequence_parallel && layout.tp > 1, "layout.sequence_parallel=true with tp above 1",
        "false"},
-      {layout.schedule != "gpipe" && layout.schedule != "1f1b",
-       text("layout.schedule", layout.schedule), "'1f1b' or 'gpipe'"},
-      {layout.stages.text == "balanced", "layout.stages='balanced'",
-       "'even' or a list of layer counts"},
       {layout.zero_stage > 1, fmt::format("layout.zero_stage={}", layout.zero_stage), "1 or 0"},
       {layout.recompute != "none", text("layout.recompute", layout.recompute), "'none'"},
       {layout.offload != "none", text("layout.offload", layout.offload), "'none'"},

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/backends.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 
@@ -38,13 +39,15 @@ std::int64_t memory_for(ProcessWorld* world, std::string_view kind) {
 
 void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,
                ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body) {
+  Programs programs(schedule_choice(config.layout));
   using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
   const auto run_rank = [&](int r, int num_local, const Join& join) {
     const std::unique_ptr<Device> device = make_device(ops, gpu_of(r));
     const Backend backend{.device = *device,
                           .ops = ops,
                           .join_world = join,
-                          .num_threads = threads_per_rank(num_local)};
+                          .num_threads = threads_per_rank(num_local),
+                          .programs = &programs};
     Rank rank(config, backend, plan.of(r).memory);
     body(rank, r);
   };

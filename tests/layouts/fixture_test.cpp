@@ -14,6 +14,8 @@ struct Layout {
   int pp;
   int dp;
   std::int64_t micro_batch;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
 };
 
 class Fixtures : public testing::TestWithParam<Layout> {};
@@ -24,8 +26,10 @@ TEST_P(Fixtures, FollowTheFloat64Curve) {
     GTEST_SKIP() << "no fixtures at " << fixture_folder(layout.fixture);
   const Fixture fixture(layout.fixture);
   const HfSource source(fixture.model, fixture.folder);
-  const Training training =
+  Training training =
       fixture_training(fixture, layout.tp, layout.pp, layout.dp, layout.micro_batch);
+  training.config.layout.schedule = layout.schedule;
+  training.config.layout.virtual_stages = layout.virtual_stages;
   const Curve curve = train(training, source, fixture.tokens);
   EXPECT_EQ(curve.memory_fault, "");
   EXPECT_EQ(curve.ledger_fault, "");
@@ -136,6 +140,11 @@ std::vector<Layout> layouts() {
          {std::array{2, 1, 1}, {1, 2, 1}, {1, 4, 1}, {1, 1, 2}, {2, 2, 2}, {4, 2, 1}}) {
       all.push_back({fixture, tp, pp, dp, 2});
     }
+    all.push_back({fixture, 1, 2, 1, 1, "interleaved", 2});
+    all.push_back({fixture, 2, 2, 2, 2, "interleaved", 2});
+    all.push_back({fixture, 1, 3, 1, 2, "zero_bubble"});
+    all.push_back({fixture, 2, 2, 1, 1, "zero_bubble_v"});
+    all.push_back({fixture, 1, 2, 2, 2, "zero_bubble_v"});
     if (std::string(fixture) != "llama-tiny") all.push_back({fixture, 8, 1, 1, 2});
   }
   return all;
@@ -143,8 +152,10 @@ std::vector<Layout> layouts() {
 
 std::string name_of(const testing::TestParamInfo<Layout>& info) {
   std::string name = info.param.fixture.substr(0, info.param.fixture.find('-'));
-  return fmt::format("{}_tp{}_pp{}_dp{}_b{}", name, info.param.tp, info.param.pp, info.param.dp,
+  name = fmt::format("{}_tp{}_pp{}_dp{}_b{}", name, info.param.tp, info.param.pp, info.param.dp,
                      info.param.micro_batch);
+  if (info.param.schedule != "1f1b") name += "_" + info.param.schedule;
+  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Fixtures, testing::ValuesIn(layouts()), name_of);

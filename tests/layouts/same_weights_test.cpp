@@ -78,6 +78,22 @@ void expect_promise_of_bits(const Case& c, int tp, int dp) {
   varied(2, [](Training&) {});
   varied(2, [](Training& t) { t.config.layout.schedule = "gpipe"; });
   varied(4, [](Training& t) { t.config.layout.zero_stage = 0; });
+  varied(2, [](Training& t) { t.config.layout.stages = {"", {1, 3}}; });
+  varied(3, [](Training& t) { t.config.layout.stages = {"balanced", {}}; });
+  varied(2, [](Training& t) { t.config.layout.stages = {"", {4, 0}}; });
+  const auto scheduled = [&](int pp, const char* schedule, int virtual_stages) {
+    SCOPED_TRACE(fmt::format("{} on {} ranks, {} parts each", schedule, pp, virtual_stages));
+    varied(pp, [&](Training& t) {
+      t.config.layout.schedule = schedule;
+      t.config.layout.virtual_stages = virtual_stages;
+    });
+  };
+  scheduled(1, "interleaved", 3);
+  scheduled(2, "interleaved", 2);
+  scheduled(2, "zero_bubble", 1);
+  scheduled(4, "zero_bubble", 1);
+  scheduled(1, "zero_bubble_v", 1);
+  scheduled(2, "zero_bubble_v", 2);
   varied(3, [](Training&) {});  // 4 blocks on 3 stages
   varied(1, [](Training& t) { t.num_threads = 2; });
   varied(1, [](Training& t) { t.num_threads = 3; });

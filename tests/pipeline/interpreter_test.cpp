@@ -32,7 +32,8 @@ class TracedStage final : public Stage {
         rank_(rank),
         in_flight_(in_flight),
         memory_(memory),
-        acts_(2 * placement.parts.size(), std::vector<std::int64_t>(kNumElements, -1)),
+        acts_(2 * static_cast<std::size_t>(placement.num_parts()),
+              std::vector<std::int64_t>(kNumElements, -1)),
         grads_(acts_) {}
 
   void open(int chunk, int micro) override {
@@ -79,11 +80,10 @@ class TracedStage final : public Stage {
   static constexpr std::int64_t kGrad = 2;
 
   int part(int chunk) const { return placement_.part_at(rank_, chunk); }
-  int last_part() const { return static_cast<int>(placement_.parts.size()) - 1; }
+  int last_part() const { return placement_.num_parts() - 1; }
   bool is_local(int chunk, int step) const {
     const int other = part(chunk) + step;
-    return other >= 0 && other <= last_part() &&
-           placement_.parts[static_cast<std::size_t>(other)].rank == rank_;
+    return other >= 0 && other <= last_part() && placement_.at(other).rank == rank_;
   }
   // Border b lies before part b. It has an incoming and an outgoing buffer, within a rank only one.
   static Tensor tensor(std::vector<std::vector<std::int64_t>>& borders, int border, bool is_local,
@@ -154,18 +154,16 @@ std::vector<Entry> run_rank(std::unique_ptr<Communicator> world, const CommParts
   RankActions twice = compute;
   twice.insert(twice.end(), compute.begin(), compute.end());
   ORTHANT_CHECK(stage.done() == twice, "rank {} did {}", rank, to_text(stage.done()));
-  if (made.placement.num_chunks(rank) == 1) {
-    const auto slots = static_cast<std::size_t>(in_flight(compute, 0));
-    ORTHANT_CHECK(stage.most_open() == slots, "rank {} had {} slots open, not {}", rank,
-                  stage.most_open(), slots);
-  }
+  const auto slots = static_cast<std::size_t>(in_flight(compute));
+  ORTHANT_CHECK(stage.most_open() == slots, "rank {} had {} slots open, not {}", rank,
+                stage.most_open(), slots);
   const auto entries = parts.ledger.entries();
   return {entries.begin(), entries.end()};
 }
 
 // On threads: every boundary tensor has the right content. On meta: the same ledger.
 void run_everywhere(const HandMade& made) {
-  const int num_ranks = made.placement.num_ranks;
+  const int num_ranks = made.placement.num_ranks();
   std::vector<std::vector<Entry>> real(static_cast<std::size_t>(num_ranks));
   ThreadWorld world(num_ranks, 60);
   const auto body = [&](int rank) {
@@ -189,21 +187,24 @@ void run_everywhere(const HandMade& made) {
 }
 
 TEST(Interpreter, CarriesEveryTensorToItsReader) {
-  for (const std::string& name : schedule_names()) {
-    for (const int stages : {1, 2, 3, 4, 6}) {
+  for (const int ranks : {1, 2, 3, 4, 6}) {
+    for (const ScheduleChoice& choice : choices_of(ranks, {1, 2, 3})) {
       for (const int micros : {1, 2, 3, 5, 12}) {
-        SCOPED_TRACE(testing::Message() << name << " " << stages << "x" << micros);
-        run_everywhere({make_schedule(name, stages, micros), straight(stages)});
+        SCOPED_TRACE(name_of(choice) + fmt::format(", {} micro-batches", micros));
+        run_everywhere({make_schedule(choice, micros), placement_of(choice)});
       }
     }
   }
 }
 
 TEST(Interpreter, EvaluatesWithOneSlot) {
-  for (const int stages : {1, 2, 4}) {
-    for (const int micros : {1, 3, 8}) {
-      SCOPED_TRACE(testing::Message() << stages << "x" << micros);
-      run_everywhere({forward_only(stages, micros), straight(stages)});
+  for (const int ranks : {1, 2, 4}) {
+    for (const Placement& placement : {straight(ranks), looped(ranks, 3), v_shape(ranks)}) {
+      for (const int micros : {1, 3, 8}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << placement.num_parts()
+                                        << " parts, " << micros << " micro-batches");
+        run_everywhere({forward_only(placement, micros), placement});
+      }
     }
   }
 }
@@ -243,7 +244,7 @@ bool can_run(const HandMade& made) {
 }
 
 void expect_deadlock(const HandMade& made) {
-  ThreadWorld world(made.placement.num_ranks, 0.2);
+  ThreadWorld world(made.placement.num_ranks(), 0.2);
   const auto body = [&](int rank) {
     Ledger ledger;
     InFlight in_flight;

@@ -2,6 +2,7 @@
 #include "pipeline/schedule.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "pipeline/programs.h"
+#include "tests/pipeline/hand_made.h"
 
 namespace orthant {
 namespace {
@@ -38,31 +41,34 @@ bool has(const std::string& text, std::string_view part) {
 }
 
 TEST(Schedules, EqualTheirGoldens) {
-  for (const std::string& name : schedule_names()) {
-    for (const auto& [stages, micros] : {std::pair{1, 3}, {2, 1}, {2, 4}, {3, 2}, {4, 8}}) {
-      const Schedule compute = make_schedule(name, stages, micros);
+  for (const auto& [ranks, micros] : {std::pair{1, 3}, {2, 1}, {2, 4}, {3, 2}, {4, 8}}) {
+    for (const ScheduleChoice& choice : choices_of(ranks, {2})) {
+      const Schedule compute = make_schedule(choice, micros);
       const std::string found = "compute actions\n" + text_of(compute) + "\nwith messages\n" +
-                                text_of(lower(compute, straight(stages)));
+                                text_of(lower(compute, placement_of(choice)));
       const std::string path = fmt::format("{}/tests/golden/schedules/{}_{}x{}.txt",
-                                           ORTHANT_SOURCE_DIR, name, stages, micros);
+                                           ORTHANT_SOURCE_DIR, choice.name, ranks, micros);
       EXPECT_EQ(found, read_text_file(path)) << path;
     }
   }
 }
 
-TEST(Schedules, RunEveryPassOnceInMicroOrder) {
-  for (const std::string& name : schedule_names()) {
-    for (int stages = 1; stages <= 8; ++stages) {
-      for (int micros = 1; micros <= 24; ++micros) {
-        for (const RankActions& actions : make_schedule(name, stages, micros)) {
-          int forwards = 0;
-          int backwards = 0;
-          for (const Action& action : actions) {
-            int& expected = action.kind == Action::Kind::kForward ? forwards : backwards;
-            ASSERT_EQ(action.micro, expected++) << to_text(actions);
-          }
-          ASSERT_EQ(forwards, micros);
-          ASSERT_EQ(backwards, micros);
+TEST(Schedules, RunEachPassOfAChunkOnceInMicroOrder) {
+  for (const ScheduleChoice& choice : choices(8, 4)) {
+    const Placement placement = placement_of(choice);
+    for (int micros = 1; micros <= 12; ++micros) {
+      const Schedule schedule = make_schedule(choice, micros);
+      for (int rank = 0; rank < choice.num_ranks; ++rank) {
+        const RankActions& actions = schedule[static_cast<std::size_t>(rank)];
+        std::map<std::pair<Action::Kind, int>, int> done;
+        for (const Action& action : actions) {
+          ASSERT_EQ(action.micro, (done[{action.kind, action.chunk}]++)) << to_text(actions);
+        }
+        const bool splits = choice.name.starts_with("zero_bubble");
+        ASSERT_EQ(done.size(),
+                  static_cast<std::size_t>(placement.num_chunks(rank) * (splits ? 3 : 2)));
+        for (const auto& [what, count] : done) {
+          ASSERT_EQ(count, micros) << to_text(actions);
         }
       }
     }
@@ -70,13 +76,31 @@ TEST(Schedules, RunEveryPassOnceInMicroOrder) {
 }
 
 TEST(Schedules, InFlightIsWhatMemoryIsPlannedFor) {
-  for (int stages = 1; stages <= 8; ++stages) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
     for (int micros = 1; micros <= 24; ++micros) {
-      for (int rank = 0; rank < stages; ++rank) {
+      for (int rank = 0; rank < ranks; ++rank) {
         const auto at = static_cast<std::size_t>(rank);
-        EXPECT_EQ(in_flight(one_f_one_b(stages, micros)[at], 0), std::min(stages - rank, micros));
-        EXPECT_EQ(in_flight(gpipe(stages, micros)[at], 0), micros);
-        EXPECT_EQ(in_flight(forward_only(stages, micros)[at], 0), 1);
+        EXPECT_EQ(in_flight(one_f_one_b(ranks, micros)[at], 0), std::min(ranks - rank, micros));
+        EXPECT_EQ(in_flight(gpipe(ranks, micros)[at]), micros);
+        EXPECT_EQ(in_flight(forward_only(straight(ranks), micros)[at]), 1);
+        // At the memory of 1f1b's first rank, in stages and in halves of stages.
+        EXPECT_LE(in_flight(zero_bubble(ranks, micros)[at]), std::min(ranks, micros));
+        EXPECT_LE(in_flight(zero_bubble_v(ranks, micros)[at]), 2 * std::min(ranks, micros));
+      }
+    }
+  }
+}
+
+TEST(Schedules, InterleavedHoldsItsWarmUpAndOne) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int chunks = 2; chunks <= 4; ++chunks) {
+      for (int micros = 1; micros <= 24; ++micros) {
+        const Schedule schedule = interleaved(ranks, chunks, micros);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const int warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks;
+          EXPECT_LE(in_flight(schedule[static_cast<std::size_t>(rank)]),
+                    std::min(warm_up + 1, chunks * micros));
+        }
       }
     }
   }
@@ -87,6 +111,7 @@ TEST(Schedules, InFlightCountsEachChunkUntilItsWeightPass) {
   EXPECT_EQ(in_flight(actions, 0), 2);
   EXPECT_EQ(in_flight(actions, 1), 2);
   EXPECT_EQ(in_flight(actions, 2), 0);
+  EXPECT_EQ(in_flight(actions), 4);
 }
 
 TEST(Schedules, LoweringKeepsSlots) {
@@ -102,8 +127,8 @@ TEST(Schedules, TextReadsBack) {
   EXPECT_EQ(to_text(from_text(text)), text);
   EXPECT_EQ(from_text("  F0\n\tB0 "), from_text("F0 B0"));
   EXPECT_TRUE(from_text(" \n").empty());
-  for (const std::string& name : schedule_names()) {
-    for (const RankActions& actions : lower(make_schedule(name, 5, 9), straight(5))) {
+  for (const ScheduleChoice& choice : choices_of(5, {1, 3})) {
+    for (const RankActions& actions : lower(make_schedule(choice, 9), placement_of(choice))) {
       EXPECT_EQ(from_text(to_text(actions)), actions);
     }
   }
@@ -118,36 +143,46 @@ TEST(Schedules, TextThatIsNoActionIsRefused) {
 }
 
 TEST(Schedules, UnknownNameNamesTheNearest) {
-  const std::string typo = user_error_of([] { make_schedule("1f1", 2, 2); });
+  const std::string typo = user_error_of([] { make_schedule({"1f1"}, 2); });
   EXPECT_TRUE(has(typo, "nearest known one is 1f1b")) << typo;
   EXPECT_TRUE(has(typo, "gpipe")) << typo;
-}
-
-TEST(Schedules, NameThatThisVersionLacksNamesTheOthers) {
-  for (const std::string name : {"interleaved", "zero_bubble", "zero_bubble_v", "file"}) {
-    const auto names = schedule_names();
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const std::string message = user_error_of([&] { make_schedule(name, 2, 2); });
-    EXPECT_TRUE(has(message, name + " is not in this version; use one of: gpipe, 1f1b")) << message;
-  }
 }
 
 TEST(Schedules, WithoutStagesOrMicrosAreRefused) {
   EXPECT_THROW(one_f_one_b(0, 1), Error);
   EXPECT_THROW(gpipe(1, 0), Error);
-  EXPECT_THROW(forward_only(-1, 1), Error);
+  EXPECT_THROW(interleaved(2, 0, 1), Error);
+  EXPECT_THROW(zero_bubble(2, 0), Error);
+  EXPECT_THROW(zero_bubble_v(0, 2), Error);
+  EXPECT_THROW(forward_only(straight(2), 0), Error);
+}
+
+TEST(Programs, AreMadeOnceForANumberOfMicroBatches) {
+  Programs programs({"zero_bubble_v", 2});
+  const Schedule& four = programs.training(4);
+  const Schedule& forwards = programs.evaluation(4);
+  EXPECT_NE(&programs.training(3), &four);
+  EXPECT_EQ(&programs.training(4), &four);
+  EXPECT_EQ(&programs.evaluation(4), &forwards);
+  EXPECT_EQ(four, lower(zero_bubble_v(2, 4), v_shape(2)));
+  EXPECT_EQ(forwards, lower(forward_only(v_shape(2), 4), v_shape(2)));
 }
 
 TEST(Placements, SayWhichPartLiesWhere) {
-  Placement v;
-  v.parts = {{0, 0}, {1, 0}, {1, 1}, {0, 1}};
-  v.num_ranks = 2;
+  const Placement v = v_shape(2);
+  EXPECT_EQ(v.num_parts(), 4);
+  EXPECT_EQ(v.num_ranks(), 2);
   EXPECT_EQ(v.part_at(0, 1), 3);
   EXPECT_EQ(v.part_at(1, 1), 2);
+  EXPECT_EQ(v.at(3).rank, 0);
   EXPECT_EQ(v.num_chunks(0), 2);
   EXPECT_EQ(straight(3).part_at(2, 0), 2);
   EXPECT_EQ(straight(3).num_chunks(2), 1);
-  EXPECT_THROW(v.part_at(2, 0), Error);
+  EXPECT_EQ(looped(3, 2).part_at(1, 1), 4);
+  EXPECT_THROW((void)v.part_at(2, 0), Error);
+  EXPECT_THROW((void)v.part_at(1, 2), Error);
+  EXPECT_THROW(Placement({0, 2}), Error);
+  EXPECT_THROW(Placement({}), Error);
 }
 
 }  // namespace

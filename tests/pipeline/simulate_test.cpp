@@ -1,11 +1,14 @@
 // simulate() passes what can run and locates what cannot; bubble() against the formula.
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "pipeline/boundary.h"
 #include "pipeline/schedule.h"
 #include "tests/pipeline/hand_made.h"
 
@@ -60,12 +63,24 @@ class Damaged {
 };
 
 TEST(Simulate, SchedulesRunOnEveryGrid) {
-  for (const std::string& name : schedule_names()) {
-    for (int stages = 1; stages <= 8; ++stages) {
+  for (const ScheduleChoice& choice : choices(8, 4)) {
+    const Placement placement = placement_of(choice);
+    for (int micros = 1; micros <= 12; ++micros) {
+      const Schedule compute = make_schedule(choice, micros);
+      const Schedule lowered = lower(compute, placement);
+      ASSERT_EQ(verdict(lowered, placement), "runs") << name_of(choice) << " x " << micros;
+    }
+  }
+}
+
+TEST(Simulate, StraightSchedulesTakeTheirRounds) {
+  for (const char* name : {"gpipe", "1f1b"}) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
       for (int micros = 1; micros <= 24; ++micros) {
-        const Schedule lowered = lower(make_schedule(name, stages, micros), straight(stages));
-        EXPECT_EQ(simulate(lowered, straight(stages)), 2 * (micros + stages - 1))
-            << name << " " << stages << "x" << micros;
+        const Schedule compute = make_schedule({name, ranks}, micros);
+        EXPECT_EQ(simulate(lower(compute, straight(ranks)), straight(ranks)),
+                  2 * (micros + ranks - 1))
+            << name << " " << ranks << "x" << micros;
       }
     }
   }
@@ -74,8 +89,21 @@ TEST(Simulate, SchedulesRunOnEveryGrid) {
 TEST(Simulate, EvaluationRuns) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int micros = 1; micros <= 24; ++micros) {
-      const Schedule lowered = lower(forward_only(stages, micros), straight(stages));
+      const Schedule lowered = lower(forward_only(straight(stages), micros), straight(stages));
       EXPECT_EQ(simulate(lowered, straight(stages)), micros + stages - 1);
+    }
+  }
+}
+
+TEST(Simulate, EvaluationRunsOnEveryPlacement) {
+  for (const ScheduleChoice& choice : choices(8, 4)) {
+    const Placement placement = placement_of(choice);
+    for (int micros = 1; micros <= 12; ++micros) {
+      const Schedule compute = forward_only(placement, micros);
+      ASSERT_EQ(verdict(lower(compute, placement), placement), "runs") << name_of(choice);
+      for (const RankActions& actions : compute) {
+        ASSERT_EQ(in_flight(actions), 1);
+      }
     }
   }
 }
@@ -106,13 +134,14 @@ TEST(Simulate, RemovedMessageIsLocated) {
 }
 
 TEST(Simulate, EveryRemovedActionIsFound) {
-  for (const std::string& name : schedule_names()) {
-    const Schedule whole = lower(make_schedule(name, 4, 5), straight(4));
+  for (const ScheduleChoice& choice : choices_of(4, {2})) {
+    const Placement placement = placement_of(choice);
+    const Schedule whole = lower(make_schedule(choice, 5), placement);
     for (std::size_t rank = 0; rank < whole.size(); ++rank) {
       for (std::size_t place = 0; place < whole[rank].size(); ++place) {
         Schedule damaged = whole;
         damaged[rank].erase(damaged[rank].begin() + static_cast<std::ptrdiff_t>(place));
-        const std::string found = verdict(damaged, straight(4));
+        const std::string found = verdict(damaged, placement);
         EXPECT_TRUE(has(found, to_text({whole[rank][place]}))) << found;
       }
     }
@@ -143,6 +172,11 @@ TEST(Simulate, SwappedOrderIsLocated) {
   Damaged readers;
   readers.swap(1, "recvF1", "recvF2");
   EXPECT_TRUE(has(readers.verdict(), "recvF2")) << readers.verdict();
+}
+
+TEST(Simulate, ForwardsOutOfMicroOrderAreRefused) {
+  const std::string found = verdict(schedule_of({"F1 F0 B0 B1"}), straight(1));
+  EXPECT_TRUE(has(found, "rank 0 at F0: forwards run in micro order, 1 was before")) << found;
 }
 
 TEST(Simulate, WeightPassesOutOfMicroOrderAreRefused) {
@@ -221,33 +255,128 @@ TEST(Lower, ReceivesKeepTheOrderOfTheirSends) {
             "recvF0 F0 sendF0 recvF1 recvF0.1 F1 sendF1 F0.1 recvF1.1 B0.");
   // Rank 1 reads chunk 1 before it reads the chunk 0 that was sent earlier: the receive moves
   // ahead.
-  const Placement placement = {.parts = {{0, 0}, {1, 0}, {0, 1}, {1, 1}}, .num_ranks = 2};
+  const Placement placement = looped(2, 2);
   const Schedule compute = schedule_of({"F0 F1 F0.1 F1.1", "F0 F0.1 F1 F1.1"});
   EXPECT_EQ(to_text(lower(compute, placement)[1]),
             "recvF0 F0 sendF0 recvF1 recvF0.1 F0.1 recvF1.1 F1 sendF1 F1.1");
 }
 
-TEST(Bubble, IsThatOfTheFormula) {
-  for (const std::string& name : schedule_names()) {
-    for (int stages = 1; stages <= 8; ++stages) {
-      for (int micros = 1; micros <= 24; ++micros) {
-        const Placement placement = straight(stages);
-        const Schedule lowered = lower(make_schedule(name, stages, micros), placement);
-        const double expected = (stages - 1.0) / (micros + stages - 1.0);
-        EXPECT_EQ(bubble(lowered, placement, 1, 1, 1), expected) << name;
-        EXPECT_EQ(bubble(lowered, placement, 4, 1, 0.5), expected) << name;
-        EXPECT_NEAR(bubble(lowered, placement, 0.3, 1.7, 0.9), expected, 1e-12) << name;
+double idle_share(const ScheduleChoice& choice, int micros, double forward = 1, double input = 1,
+                  double weight = 1) {
+  const Placement placement = placement_of(choice);
+  return bubble(lower(make_schedule(choice, micros), placement), placement, forward, input, weight);
+}
+
+// A receive comes one compute action early, or right behind the last reader of its buffer.
+TEST(Lower, ReceivesArePostedOneActionEarly) {
+  for (const ScheduleChoice& choice : choices_of(5, {1, 3})) {
+    const Placement placement = placement_of(choice);
+    const Schedule lowered = lower(make_schedule(choice, 10), placement);
+    for (const RankActions& actions : lowered) {
+      std::map<std::pair<Action::Kind, int>, int> free_from;  // by kind of receive and chunk
+      std::map<std::pair<Action::Kind, int>, int> posted;
+      int place = 0;
+      for (const Action& action : actions) {
+        if (is_recv(action.kind)) posted[{action.kind, action.chunk}] = place;
+        if (!is_compute(action.kind)) continue;
+        const bool forward = action.kind == Action::Kind::kForward;
+        const std::pair buffer(recv_of(forward ? Cargo::kAct : Cargo::kGrad), action.chunk);
+        if (action.kind != Action::Kind::kBackwardWeight && posted.contains(buffer)) {
+          EXPECT_EQ(posted[buffer], std::max(place - 1, free_from[buffer]))
+              << name_of(choice) << ": " << to_text({action}) << " in " << to_text(actions);
+          free_from[buffer] = place + 1;
+        }
+        ++place;
       }
     }
   }
 }
 
-TEST(Bubble, SplitBackwardsAreIdleLess) {
-  const HandMade made = split_3x4();
-  const double split = bubble(lower(made.compute, made.placement), made.placement, 1, 1, 1);
-  const double whole = bubble(lower(one_f_one_b(3, 4), straight(3)), straight(3), 1, 1, 1);
-  EXPECT_LT(split, whole);
-  EXPECT_GT(split, 0);
+// Bubbles that users know by heart.
+TEST(Bubble, OfOneForwardOneBackwardIsThatOfTheTable) {
+  struct Row {
+    int ranks;
+    int micros;
+    double percent;
+  };
+  for (const Row& row : {Row{2, 8, 11.1},
+                         {2, 16, 5.9},
+                         {4, 16, 15.8},
+                         {4, 32, 8.6},
+                         {8, 32, 17.9},
+                         {8, 64, 9.9},
+                         {12, 48, 18.6}}) {
+    EXPECT_NEAR(100 * idle_share({"1f1b", row.ranks}, row.micros), row.percent, 0.05);
+  }
+}
+
+TEST(Bubble, OfWholeBackwardsIsThatOfTheFormula) {
+  for (const char* name : {"gpipe", "1f1b"}) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (int micros = 1; micros <= 24; ++micros) {
+        const ScheduleChoice choice = {name, ranks};
+        const double expected = (ranks - 1.0) / (micros + ranks - 1.0);
+        EXPECT_EQ(idle_share(choice, micros), expected) << name;
+        EXPECT_EQ(idle_share(choice, micros, 4, 1, 0.5), expected) << name;
+        EXPECT_NEAR(idle_share(choice, micros, 0.3, 1.7, 0.9), expected, 1e-12) << name;
+      }
+    }
+  }
+}
+
+TEST(Bubble, OfInterleavedIsThatOfTheFormula) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int groups = 1; groups <= 4; ++groups) {
+        const ScheduleChoice choice = {"interleaved", ranks, chunks};
+        const int micros = groups * ranks;
+        const double expected = (ranks - 1.0) / (chunks * micros + ranks - 1.0);
+        EXPECT_NEAR(idle_share(choice, micros), expected, 1e-12)
+            << ranks << " ranks, " << chunks << " chunks, " << micros << " micro-batches";
+      }
+    }
+  }
+}
+
+// ZB-H1's: a third of 1f1b's idle slots, of which a stage of a micro-batch has three.
+TEST(Bubble, OfZeroBubbleIsThatOfTheFormula) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int micros = ranks; micros <= 24; ++micros) {
+      const double expected = (ranks - 1.0) / (3.0 * micros + ranks - 1.0);
+      EXPECT_NEAR(idle_share({"zero_bubble", ranks}, micros), expected, 1e-12)
+          << ranks << "x" << micros;
+    }
+  }
+}
+
+// docs/parallelism.md says these; the least that a V can take is 6 * micros + ranks - 1 slots.
+TEST(Bubble, OfZeroBubbleVIsWhatTheDocumentSays) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const int groups : {1, 2, 4}) {
+      const int micros = groups * ranks;
+      const double least = (ranks - 1.0) / (6.0 * micros + ranks - 1.0);
+      EXPECT_NEAR(idle_share({"zero_bubble_v", ranks}, micros), least, 1e-12)
+          << ranks << "x" << micros;
+    }
+  }
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int micros = ranks; micros <= 24; ++micros) {
+      const Placement placement = v_shape(ranks);
+      const int slots = simulate(lower(zero_bubble_v(ranks, micros), placement), placement);
+      EXPECT_LE(slots, 6 * micros + ranks - 1 + ranks / 2) << ranks << "x" << micros;
+    }
+  }
+}
+
+TEST(Bubble, OfFewMicroBatchesIsNoneTheLarger) {
+  for (int ranks = 2; ranks <= 8; ++ranks) {
+    for (int micros = 1; micros <= ranks; ++micros) {
+      const double whole = idle_share({"1f1b", ranks}, micros);
+      EXPECT_LE(idle_share({"zero_bubble", ranks}, micros), whole) << ranks << "x" << micros;
+      EXPECT_LE(idle_share({"zero_bubble_v", ranks}, micros), whole) << ranks << "x" << micros;
+      EXPECT_LE(idle_share({"interleaved", ranks, 2}, micros), whole) << ranks << "x" << micros;
+    }
+  }
 }
 
 }  // namespace

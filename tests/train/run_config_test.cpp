@@ -195,8 +195,28 @@ TEST(RunConfig, LayoutsThatDoNotFitAreRefused) {
        "layout.stages has 3 layer counts, but there are 2 stages; give one for each"},
       {{"--layout.pp=2", "--layout.ranks=2", "--layout.stages=[1, 2]"},
        "layout.stages adds up to 3 blocks, but model.layers=4; change the counts"},
-      {{"--layout.pp=2", "--layout.ranks=2", "--layout.stages=[4, 0]"},
+      {{"--layout.pp=3", "--layout.ranks=3", "--layout.stages=[3, 0, 1]"},
        "layout.stages has a stage of 0 blocks; give each between 1 and model.layers=4"},
+      {{"--layout.pp=2", "--layout.ranks=2", "--layout.stages=[5, -1]"},
+       "layout.stages has a stage of 5 blocks; give each between 0 and model.layers=4"},
+      {{"--layout.schedule=interleaved", "--layout.virtual_stages=2", "--layout.stages=[1, 2, 1]"},
+       "layout.stages has 3 layer counts, but there are 2 parts; give one for each"},
+      {{"--layout.schedule=interleaved", "--layout.virtual_stages=3", "--layout.pp=2",
+        "--layout.ranks=2"},
+       "layout.pp=2 stages of 3 parts are more than model.layers=4; lower layout.pp or "
+       "layout.virtual_stages"},
+      {{"--layout.schedule=zero_bubble_v", "--layout.pp=4", "--layout.ranks=4"},
+       "layout.pp=4 stages of 2 parts are more than model.layers=4; lower layout.pp or use another "
+       "schedule"},
+      {{"--layout.virtual_stages=2"},
+       "layout.virtual_stages=2 does not go with layout.schedule='1f1b', whose stages are one part "
+       "each; use 1, or layout.schedule='interleaved'"},
+      {{"--layout.schedule=zero_bubble_v", "--layout.virtual_stages=3"},
+       "layout.virtual_stages=3 does not go with layout.schedule='zero_bubble_v', whose stages "
+       "have "
+       "two parts; use 2, or layout.schedule='interleaved'"},
+      {{"--layout.schedule=interleaved", "--layout.virtual_stages=65"},
+       "layout.virtual_stages=65 is above 64; lower it"},
       {{"--layout.ranks=4", "--layout.micro_batch=2", "--train.global_batch=12"},
        "train.global_batch=12 is not a multiple of micro_batch*dp=2*4=8; use 8 or 16"},
       {{"--layout.ranks=4"},
@@ -211,6 +231,33 @@ TEST(RunConfig, LayoutsThatDoNotFitAreRefused) {
        "train.seq_length=65 is longer than the learned positions, max_positions=64; use at most "
        "that"},
   });
+}
+
+TEST(RunConfig, AVHasTwoPartsAStage) {
+  const RunConfig config = parse("[layout]\nschedule = \"zero_bubble_v\"");
+  EXPECT_EQ(config.layout.virtual_stages, 2);
+  EXPECT_EQ(to_toml(parse(to_toml(config))), to_toml(config));
+}
+
+TEST(RunConfig, AScheduleFileFitsTheRun) {
+  const std::string path = ::testing::TempDir() + "orthant_schedule.txt";
+  write_file_atomically(path, "placement looped 2\nrank 0: F0 F0.1 B0.1 B0\n");
+  const std::vector<std::string> options = {"--layout.schedule=file",
+                                            "--layout.schedule_file=" + path};
+  EXPECT_EQ(parse("", options).layout.virtual_stages, 2);
+  std::vector<std::string> more = options;
+  more.emplace_back("--train.global_batch=2");
+  EXPECT_EQ(
+      parse_error("", more),
+      "layout.schedule_file=" + path +
+          " is for 1 micro-batches, a step has 2; write them, or change train.global_batch or "
+          "layout.micro_batch");
+  more.back() = "--layout.virtual_stages=3";
+  EXPECT_EQ(parse_error("", more),
+            "layout.virtual_stages=3 does not go with layout.schedule='file', whose file says how "
+            "many parts; use 2, or layout.schedule='interleaved'");
+  more.back() = "--layout.schedule_file=" + path + ".none";
+  EXPECT_NE(parse_error("", more), "no error");
 }
 
 TEST(RunConfig, UnknownWordsNameTheNearest) {
@@ -244,13 +291,8 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName) {
     return option + " is not built into this version; use " + instead;
   };
   expect_messages({
-      {{"--layout.virtual_stages=2"}, not_built("layout.virtual_stages=2", "1")},
       {{"--layout.tp=2", "--layout.ranks=2", "--layout.sequence_parallel=true"},
        not_built("layout.sequence_parallel=true with tp above 1", "false")},
-      {{"--layout.schedule=interleaved"},
-       not_built("layout.schedule='interleaved'", "'1f1b' or 'gpipe'")},
-      {{"--layout.stages=balanced"},
-       not_built("layout.stages='balanced'", "'even' or a list of layer counts")},
       {{"--layout.zero_stage=3"}, not_built("layout.zero_stage=3", "1 or 0")},
       {{"--layout.recompute=block"}, not_built("layout.recompute='block'", "'none'")},
       {{"--layout.offload=stash"}, not_built("layout.offload='stash'", "'none'")},

@@ -4,8 +4,8 @@
 
 namespace orthant {
 
-Schedule gpipe(int stages, int micros) {
-  Schedule schedule = forward_only(stages, micros);
+Schedule gpipe(int ranks, int micros) {
+  Schedule schedule = forward_only(straight(ranks), micros);
   for (RankActions& actions : schedule) {
     for (int micro = 0; micro < micros; ++micro) {
       actions.push_back({Action::Kind::kBackward, 0, micro});

@@ -1,0 +1,72 @@
+#include "model/slots.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace orthant {
+
+Slots::Slots(std::span<Arena* const> arenas, int num_layers, int num_chunks)
+    : home_(static_cast<std::size_t>(num_chunks), nullptr) {
+  slots_.reserve(arenas.size());
+  for (Arena* arena : arenas) {
+    slots_.push_back({.arena = arena, .stash = Stash(*arena, num_layers), .batch = {}});
+  }
+}
+
+void Slots::begin(List list) {
+  list_ = list;
+  for (Slot& slot : slots_) {
+    ORTHANT_CHECK(slot.micro == kNone, "slot of micro-batch {}.{} is open between two runs",
+                  slot.micro, slot.chunk);
+    slot.last_chunk = kNone;
+  }
+}
+
+Slots::Slot* Slots::first_free(int last_chunk) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [last_chunk](const Slot& slot) {
+    return slot.micro == kNone && slot.last_chunk == last_chunk;
+  });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+Slots::Slot& Slots::pick(int chunk) {
+  Slot*& home = home_.at(static_cast<std::size_t>(chunk));
+  if (list_ == List::kForwardOnly) return home == nullptr ? slots_.front() : *home;
+  Slot* slot = first_free(chunk);
+  if (slot == nullptr) slot = first_free(kNone);
+  for (int other = 0; slot == nullptr && other < static_cast<int>(home_.size()); ++other) {
+    slot = first_free(other);
+  }
+  ORTHANT_CHECK(slot != nullptr, "{} slots are planned, all are taken", slots_.size());
+  if (home == nullptr) home = slot;
+  return *slot;
+}
+
+Slots::Slot& Slots::open(int chunk, int micro) {
+  Slot& slot = pick(chunk);
+  ORTHANT_CHECK(slot.micro == kNone, "micro-batch {}.{} finds {}.{} in its slot", micro, chunk,
+                slot.micro, slot.chunk);
+  slot.chunk = chunk;
+  slot.micro = micro;
+  return slot;
+}
+
+Slots::Slot& Slots::at(int chunk, int micro) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [=](const Slot& slot) {
+    return slot.micro == micro && slot.chunk == chunk;
+  });
+  ORTHANT_CHECK(found != slots_.end(), "{} slots are planned, micro-batch {}.{} has none",
+                slots_.size(), micro, chunk);
+  return *found;
+}
+
+void Slots::close(int chunk, int micro) {
+  Slot& slot = at(chunk, micro);
+  slot.stash.clear();
+  slot.arena->rewind({});
+  slot.last_chunk = chunk;
+  slot.micro = kNone;
+}
+
+}  // namespace orthant
