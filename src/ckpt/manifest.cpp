@@ -14,6 +14,11 @@ std::string manifest_text(const Manifest& manifest) {
   OrderedJson json = {
       {"format", kFormat},           {"version", Manifest::kVersion}, {"step", manifest.step},
       {"updates", manifest.updates}, {"position", manifest.position}, {"tokens", manifest.tokens}};
+  if (manifest.loss_scale != 1) {
+    json["loss_scale"] = manifest.loss_scale;
+    json["good_steps"] = manifest.good_steps;
+    json["skipped"] = manifest.skipped;
+  }
   OrderedJson model = OrderedJson::object();
   for (const auto& [key, value] : manifest.model) {
     model[key] = value;
@@ -35,6 +40,9 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     }
     Manifest manifest{.step = json.at("step"),
                       .updates = json.at("updates"),
+                      .loss_scale = json.value("loss_scale", 1.0),
+                      .good_steps = json.value("good_steps", std::int64_t{0}),
+                      .skipped = json.value("skipped", std::int64_t{0}),
                       .position = json.at("position"),
                       .tokens = json.at("tokens"),
                       .model = {},

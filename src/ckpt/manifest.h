@@ -10,9 +10,12 @@ namespace orthant {
 
 struct Manifest {
   static constexpr int kVersion = 1;
-  std::int64_t step = 0;      // steps done
-  std::int64_t updates = 0;   // of them not skipped: Adam's t
-  std::int64_t position = 0;  // samples used: where the data goes on
+  std::int64_t step = 0;        // steps done
+  std::int64_t updates = 0;     // of them not skipped: Adam's t
+  double loss_scale = 1;        // of fp16; 1: none
+  std::int64_t good_steps = 0;  // since loss_scale was changed
+  std::int64_t skipped = 0;     // steps whose gradients did not fit
+  std::int64_t position = 0;    // samples used: where the data goes on
   std::int64_t tokens = 0;
   std::vector<std::pair<std::string, std::string>>
       model;  // key and value of the model's config, in order

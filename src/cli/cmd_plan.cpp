@@ -25,7 +25,7 @@ OrderedJson rank_json(const RankConfig& config, const RunPlan& plan, int rank) {
           {"dp", coords[static_cast<std::size_t>(Axis::kDp)]},
           {"tp", coords[static_cast<std::size_t>(Axis::kTp)]},
           {"device_bytes", memory.device_bytes()},
-          {"host_bytes", 0},
+          {"host_bytes", memory.host_bytes()},
           {"classes", classes}};
 }
 

@@ -21,7 +21,7 @@ const Tensor& payload(const Call& call) {
 
 bool can_reduce(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 ||
-         dtype == DType::kI64;
+         dtype == DType::kF16 || dtype == DType::kI64;
 }
 
 // FNV-1a over what all sides of a call agree on: equal for a send and its receive.
@@ -97,8 +97,8 @@ void Communicator::check(const Call& call) const {
   }
   if (call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter) {
     ORTHANT_CHECK(can_reduce(call.out.dtype),
-                  "{}: the tensor is {}, which has no sum; use f32, f64, bf16 or i64", title(call),
-                  name_of(call.out.dtype));
+                  "{}: the tensor is {}, which has no sum; use f32, f64, bf16, f16 or i64",
+                  title(call), name_of(call.out.dtype));
   }
   if (call.kind == Kind::kAllGather) check_runs(call, call.out, call.in);
   if (call.kind == Kind::kReduceScatter) check_runs(call, call.in, call.out);

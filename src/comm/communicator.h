@@ -39,9 +39,9 @@ class Communicator {
 
   // In order: later ops of this rank see the result. A group of one does nothing and records
   // nothing (whole and part must then be the same memory), so the code of one device is this code.
-  // Sums are added in rank order, bf16 sums in f32 and rounded once: the same bits on all ranks and
-  // transports.
-  void all_reduce(const Tensor& t, Reduce reduce);           // f32, f64, bf16, i64
+  // Sums are added in rank order, 16-bit sums in f32 and rounded once: the same bits on all ranks
+  // and transports.
+  void all_reduce(const Tensor& t, Reduce reduce);           // f32, f64, bf16, f16, i64
   void all_gather(const Tensor& whole, const Tensor& part);  // part r becomes the r-th run of whole
   void reduce_scatter(const Tensor& part,
                       const Tensor& whole);  // part may lie inside whole, at its own run

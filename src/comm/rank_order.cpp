@@ -23,9 +23,10 @@ struct Plain {
   }
 };
 
+template <class T>
 struct AsFloat {
-  static float widen(BFloat16 value) { return static_cast<float>(value); }
-  static BFloat16 narrow(float value) { return BFloat16(value); }
+  static float widen(T value) { return static_cast<float>(value); }
+  static T narrow(float value) { return T(value); }
 };
 
 struct Sum {
@@ -92,7 +93,9 @@ void reduce_typed(DType dtype, std::span<const std::byte* const> inputs,
     case DType::kF64: return reduce_all<double, double, Plain, Op>(inputs, outputs, count);
     case DType::kI64:
       return reduce_all<std::int64_t, std::int64_t, Plain, Op>(inputs, outputs, count);
-    case DType::kBF16: return reduce_all<BFloat16, float, AsFloat, Op>(inputs, outputs, count);
+    case DType::kBF16:
+      return reduce_all<BFloat16, float, AsFloat<BFloat16>, Op>(inputs, outputs, count);
+    case DType::kF16: return reduce_all<Half, float, AsFloat<Half>, Op>(inputs, outputs, count);
     default: ORTHANT_CHECK(false, "there is no reduction of {} over ranks", name_of(dtype));
   }
 }

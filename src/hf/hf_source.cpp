@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "hf/half.h"
 
 namespace orthant {
 namespace {
@@ -62,7 +61,7 @@ void read_part(const HfPart& part, const std::byte* data, DType dtype, std::int6
                        [=](std::int64_t i) { return static_cast<float>(load<BFloat16>(data, i)); });
     default:
       return read_part(part, begin, into,
-                       [=](std::int64_t i) { return float_of_half(load<std::uint16_t>(data, i)); });
+                       [=](std::int64_t i) { return static_cast<float>(load<Half>(data, i)); });
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "comm/backends.h"
-#include "hf/half.h"
 
 namespace orthant {
 namespace {
@@ -67,8 +66,13 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
   std::vector<UnitSpec> units;
   chunk_->move_units(units);
   store_ = std::make_unique<ParamStore>(
-      std::move(units), zero(0), config_.compute, Purpose::kInfer,
-      ParamStore::Parts{.ops = *ops_, .device = backend_.device, .mesh = *mesh_, .params = params});
+      std::move(units),
+      StoreConfig{.sharding = {}, .compute = config_.compute, .purpose = Purpose::kInfer},
+      ParamStore::Parts{.ops = *ops_,
+                        .device = backend_.device,
+                        .mesh = *mesh_,
+                        .params = params,
+                        .staging = params});
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   cache_ = std::make_unique<CacheMemory>(config_.model, 1, config_.max_tokens, config_.compute,
                                          *arenas_[2]);
@@ -164,7 +168,7 @@ void Generator::read_logits(const Tensor& logits) {
   const auto value = [&](std::size_t i) {
     if (logits.dtype == DType::kF32) return reinterpret_cast<const float*>(raw_logits_.data())[i];
     if (logits.dtype == DType::kF16) {
-      return float_of_half(reinterpret_cast<const std::uint16_t*>(raw_logits_.data())[i]);
+      return static_cast<float>(reinterpret_cast<const Half*>(raw_logits_.data())[i]);
     }
     return static_cast<float>(reinterpret_cast<const BFloat16*>(raw_logits_.data())[i]);
   };

@@ -22,12 +22,13 @@ std::string_view name_of(MemClass what) {
 }
 
 Arena::Arena(Device& device, const InFlight& in_flight, std::string name,
-             std::int64_t capacity_bytes)
-    : device_(device),
+             std::int64_t capacity_bytes, Place place)
+    : device_(place == Place::kHost ? device.host() : device),
       in_flight_(in_flight),
       name_(std::move(name)),
       capacity_(capacity_bytes),
-      base_(device.reserve(capacity_bytes)) {}
+      place_(place),
+      base_(device_.reserve(capacity_bytes)) {}
 
 Arena::~Arena() {
   device_.release(base_, capacity_);

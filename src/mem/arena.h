@@ -35,17 +35,21 @@ class Arena {
     ClassBytes by_class{};
   };
 
-  Arena(Device& device, const InFlight& in_flight, std::string name, std::int64_t capacity_bytes);
+  enum class Place : std::uint8_t { kDevice, kHost };  // kHost: in device.host()
+  Arena(Device& device, const InFlight& in_flight, std::string name, std::int64_t capacity_bytes,
+        Place place = Place::kDevice);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // Overflow is an error that names the arena, its plan and the tensor.
   Tensor alloc(const Shape& shape, DType dtype, MemClass what);
+  Tensor contents() const { return {.data = base_, .shape = {now_.top}, .dtype = DType::kU8}; }
   Mark mark() const { return now_; }
   void rewind(const Mark& mark);  // an error while a started call owns memory above the mark
 
   const std::string& name() const { return name_; }
+  Place place() const { return place_; }
   std::int64_t capacity() const { return capacity_; }
   std::int64_t top() const { return now_.top; }
   std::int64_t peak() const { return peak_.top; }  // most bytes ever in use: the dry run's answer
@@ -58,6 +62,7 @@ class Arena {
   const InFlight& in_flight_;
   std::string name_;
   std::int64_t capacity_;
+  Place place_;
   std::byte* base_;
   Mark now_;
   Mark peak_;

@@ -154,6 +154,16 @@ class CudaDevice final : public Device {
     }
   }
 
+  Device& host() override { return *host_; }
+  // On the stream of the ops: so a copy comes after what is queued, and what is queued later after
+  // the copy.
+  std::int64_t start_copy(Lane /*lane*/, const Tensor& to, const Tensor& from) override {
+    ORTHANT_CUDA(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(from.bytes()),
+                                 cudaMemcpyDefault, stream_.get()));
+    return num_copies_++;
+  }
+  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
+
   void to_host(std::span<std::byte> to, const Tensor& from) override {
     const auto bytes = static_cast<std::int64_t>(to.size());
     ORTHANT_CHECK(bytes == from.bytes(), "copy of a tensor of {} bytes into {}", from.bytes(),
@@ -185,6 +195,8 @@ class CudaDevice final : public Device {
   }
 
   Selected gpu_;
+  std::unique_ptr<Device> host_ = make_host_device();
+  std::int64_t num_copies_ = 0;
   Stream stream_;
   std::vector<Block> blocks_;
   std::size_t at_ = 0;

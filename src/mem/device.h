@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ledger.h"
 #include "mem/tensor.h"
 
 namespace orthant {
@@ -36,6 +37,13 @@ class Device {
   virtual void* queue() const { return nullptr; }
   // Null where nothing is queued.
   virtual std::unique_ptr<QueueTimer> timer() { return nullptr; }
+  // Memory of the host for copies beside the ops; this device itself where that is the host.
+  virtual Device& host() { return *this; }
+  // Starts a copy between memory of this device and of host(), on Lane::kCopyOut or kCopyIn: after
+  // the ops queued so far, in order within the lane. Returns its number within the lane.
+  virtual std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) = 0;
+  // What is queued from here on, ops and copies of either lane, comes after that copy.
+  virtual void wait_copy(Lane lane, std::int64_t number) = 0;
 };
 
 // kind: "cuda" (GPU `index`), "meta", or one of the ops that work in host memory. Throws a user

@@ -1,4 +1,5 @@
-// Host memory: anonymous mappings, zero-filled by the system.
+// Host memory: anonymous mappings, zero-filled by the system. Copies beside the ops are done when
+// they start.
 #include <cerrno>
 #include <cstring>
 
@@ -37,6 +38,11 @@ class HostDevice final : public Device {
                   "copy of a tensor of {} bytes into {}", from.bytes(), to.size());
     if (!to.empty()) std::memcpy(to.data(), from.data, to.size());
   }
+  std::int64_t start_copy(Lane /*lane*/, const Tensor& to, const Tensor& from) override {
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+    return 0;
+  }
+  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
 };
 
 class MetaDevice final : public Device {
@@ -50,6 +56,10 @@ class MetaDevice final : public Device {
   void release(std::byte* /*data*/, std::int64_t /*bytes*/) noexcept override {}
   void to_device(const Tensor& /*to*/, std::span<const std::byte> /*from*/) override {}
   void to_host(std::span<std::byte> /*to*/, const Tensor& /*from*/) override {}
+  std::int64_t start_copy(Lane /*lane*/, const Tensor& /*to*/, const Tensor& /*from*/) override {
+    return 0;
+  }
+  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
 
  private:
   // Above the lower half of a 57-bit address space and below the upper one.

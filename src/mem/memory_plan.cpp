@@ -7,7 +7,15 @@ namespace orthant {
 std::int64_t MemoryPlan::device_bytes() const {
   std::int64_t bytes = 0;
   for (const ArenaPlan& arena : arenas) {
-    bytes += arena.bytes;
+    if (!arena.on_host) bytes += arena.bytes;
+  }
+  return bytes;
+}
+
+std::int64_t MemoryPlan::host_bytes() const {
+  std::int64_t bytes = 0;
+  for (const ArenaPlan& arena : arenas) {
+    if (arena.on_host) bytes += arena.bytes;
   }
   return bytes;
 }
@@ -15,7 +23,7 @@ std::int64_t MemoryPlan::device_bytes() const {
 ClassBytes MemoryPlan::by_class() const {
   ClassBytes sum{};
   for (const ArenaPlan& arena : arenas) {
-    for (std::size_t i = 0; i < sum.size(); ++i) {
+    for (std::size_t i = 0; i < sum.size() && !arena.on_host; ++i) {
       sum[i] += arena.by_class[i];
     }
   }

@@ -14,6 +14,7 @@ struct ArenaPlan {
   std::string name;
   std::int64_t bytes = 0;
   ClassBytes by_class{};
+  bool on_host = false;  // in memory of Device::host(), beside the device's
   friend bool operator==(const ArenaPlan&, const ArenaPlan&) = default;
 };
 
@@ -21,7 +22,8 @@ struct MemoryPlan {
   std::vector<ArenaPlan> arenas;  // in the order in which a rank makes them
 
   std::int64_t device_bytes() const;
-  ClassBytes by_class() const;
+  std::int64_t host_bytes() const;
+  ClassBytes by_class() const;  // of the device's
   const ArenaPlan* find(const std::string& name) const;
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };

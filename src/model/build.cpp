@@ -111,7 +111,7 @@ void Chunk::move_units(std::vector<UnitSpec>& all) {
 void Chunk::add(std::unique_ptr<Layer> layer, UnitSpec::Tie tie) {
   std::vector<Param*> params;
   layer->collect(params);
-  UnitSpec own{.name = layer->name(), .params = {}, .tie = UnitSpec::Tie::kNone};
+  UnitSpec own{.name = layer->name(), .params = {}, .is_side = tie != UnitSpec::Tie::kNone};
   UnitSpec table{.name = layer->name() + ".table", .params = {}, .tie = tie};
   for (Param* param : params) {
     const bool is_table = tie != UnitSpec::Tie::kNone && param->spec.is_padded;

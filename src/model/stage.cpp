@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pipeline/boundary.h"
 
 namespace orthant {
 namespace {
@@ -61,6 +62,20 @@ void ModelStage::add_borders(const Placement& placement) {
       own.grad_in = buffer();
     }
   }
+}
+
+std::vector<int> ModelStage::uses(const RankActions& actions) const {
+  std::vector<int> units;
+  for (const Action& action : actions) {
+    if (!is_compute(action.kind)) continue;
+    const Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)].chunk;
+    const int layers = chunk.num_layers();
+    for (int i = 0; i < layers; ++i) {
+      const auto& of_layer = chunk.units_of(is_backward(action.kind) ? layers - 1 - i : i);
+      units.insert(units.end(), of_layer.begin(), of_layer.end());
+    }
+  }
+  return units;
 }
 
 void ModelStage::begin(const Run& run) {

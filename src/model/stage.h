@@ -11,6 +11,7 @@
 #include "model/build.h"
 #include "model/slots.h"
 #include "pipeline/placement.h"
+#include "pipeline/schedule.h"
 #include "pipeline/stage.h"
 
 namespace orthant {
@@ -38,6 +39,9 @@ class ModelStage final : public Stage {
   };
   ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks, const Placement& placement,
              const Sizes& sizes, const Parts& parts);
+
+  // The units of parameters that these actions use, in order.
+  std::vector<int> uses(const RankActions& actions) const;
 
   // Before each run of the interpreter.
   struct Run {

@@ -15,7 +15,7 @@ void check(const Add& a) {
 void check(const Accumulate& a) {
   Expect expect(Accumulate::kName, Expect::Role::kIn, "x", a.x, Expect::kAnyRank);
   expect.anchor_is_float();
-  expect.out("y", a.y, a.x.shape, wide(a.x.dtype));
+  expect.out("y", a.y, a.x.shape, a.y.dtype == DType::kBF16 ? DType::kBF16 : wide(a.x.dtype));
   expect.no_overlap({});
 }
 

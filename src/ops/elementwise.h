@@ -20,11 +20,11 @@ struct Add {
   auto reads() const { return std::array{a, b}; }
 };
 
-// y += x
+// y += x, added in f32
 struct Accumulate {
   static constexpr std::string_view kName = "accumulate";
-  Tensor y;  // [N...] f32  in, out: added to
-  Tensor x;  // [N...]      any float type
+  Tensor y;  // [N...] f32, or bf16  in, out: added to
+  Tensor x;  // [N...]               any float type
   auto writes() const { return std::array{y}; }
   auto reads() const { return std::array{x}; }
 };

@@ -50,16 +50,29 @@ inline void add_exactly(NormLimbs limbs, double term) {
 }
 
 // The sum of squares of at most kNormBlock elements, in order. Each square is exact.
-inline double block_square_sum(std::span<const float> block) {
+template <class T>
+inline double block_square_sum(std::span<const T> block) {
   double sum = 0;
-  for (const float x : block) {
-    sum += static_cast<double>(x) * static_cast<double>(x);
+  for (const T x : block) {
+    const double wide = static_cast<float>(x);
+    sum += wide * wide;
   }
   return sum;
 }
 
-// Adds the squares of g, block by block.
-inline void add_squares(NormLimbs limbs, std::span<const float> g) {
+// Adds the squares of the elements up to the end of the block that g begins in, at place `start`.
+// How many they are.
+template <class T>
+inline std::size_t add_first_squares(NormLimbs limbs, std::span<const T> g, int start) {
+  if (start == 0) return 0;
+  const std::size_t count = std::min(g.size(), static_cast<std::size_t>(kNormBlock - start));
+  add_exactly(limbs, block_square_sum(g.first(count)));
+  return count;
+}
+
+// Adds the squares of g, which begins with a block, block by block.
+template <class T>
+inline void add_squares(NormLimbs limbs, std::span<const T> g) {
   constexpr auto kBlock = static_cast<std::size_t>(kNormBlock);
   for (std::size_t first = 0; first < g.size(); first += kBlock) {
     const std::size_t count = g.size() - first < kBlock ? g.size() - first : kBlock;

@@ -71,6 +71,9 @@ class Ops {
     if (observer_ != nullptr) observer_->after();
   }
 
+  // Where entries of the ledger say that ops run.
+  void run_on(Lane lane) { lane_ = lane; }
+
   // Null: none. It must outlive the ops that it observes.
   void observe(OpsObserver* observer) { observer_ = observer; }
 
@@ -112,6 +115,7 @@ class Ops {
   Arena& work_;
   Target target_;
   OpsObserver* observer_ = nullptr;
+  Lane lane_ = Lane::kCompute;
 };
 
 // What an Ops is built on. The references outlive it.

@@ -6,8 +6,10 @@ namespace orthant {
 
 void check(const SquaredNorm& a) {
   Expect expect(SquaredNorm::kName, Expect::Role::kIn, "g", a.g, 1);
-  expect.anchor_is(DType::kF32);
+  expect.anchor_is(a.g.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
   expect.out("sum", a.sum, {kNormLimbs}, DType::kI64);
+  ORTHANT_CHECK(a.start >= 0 && a.start < kNormBlock,
+                "squared_norm: start={}; a block has the places 0..{}", a.start, kNormBlock - 1);
   expect.no_overlap({});
 }
 
@@ -24,9 +26,11 @@ void check(const AdamW& a) {
   Expect expect(AdamW::kName, Expect::Role::kOut, "master", a.master, 1);
   expect.anchor_is(DType::kF32);
   const Shape& N = a.master.shape;
-  expect.out("m", a.m, N, DType::kF32);
-  expect.out("v", a.v, N, DType::kF32);
-  expect.in("grad", a.grad, N, DType::kF32);
+  ORTHANT_CHECK(a.m.dtype == DType::kF32 || a.m.dtype == DType::kBF16,
+                "adamw: m is {}; it must be f32 or bf16", name_of(a.m.dtype));
+  expect.out("m", a.m, N, a.m.dtype);
+  expect.out("v", a.v, N, a.m.dtype);
+  expect.in("grad", a.grad, N, a.grad.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
   expect.in_step_state(a.step_state);
   if (a.value.present()) {
     const DType type = a.value.dtype;
@@ -53,7 +57,7 @@ Cost cost(const ClipFactor& a) {
 // Master and both moments are read and written.
 Cost cost(const AdamW& a) {
   return {.flops = 16 * static_cast<double>(a.master.count()),
-          .bytes = bytes_moved(a) + 3 * static_cast<double>(a.master.bytes())};
+          .bytes = bytes_moved(a) + bytes_of(std::array{a.master, a.m, a.v})};
 }
 
 std::int64_t workspace_bytes(const SquaredNorm& /*a*/) {

@@ -10,69 +10,101 @@ namespace {
 
 constexpr std::int64_t kChunk = 1 << 15;  // elements read at once
 
-void put(Device& device, const Tensor& to, std::span<const float> values) {
-  if (to.dtype == DType::kF32) {
-    device.to_device(to, std::as_bytes(values));
-    return;
-  }
-  ORTHANT_CHECK(to.dtype == DType::kBF16, "parameters of type {} cannot be loaded",
-                name_of(to.dtype));
-  std::vector<BFloat16> rounded(values.size());
+template <class T>
+void put_rounded(Device& device, const Tensor& to, std::span<const float> values) {
+  std::vector<T> rounded(values.size());
   std::transform(values.begin(), values.end(), rounded.begin(),
-                 [](float value) { return BFloat16(value); });
+                 [](float value) { return T(value); });
   device.to_device(to, std::as_bytes(std::span(rounded)));
+}
+
+void put(Device& device, const Tensor& to, std::span<const float> values) {
+  switch (to.dtype) {
+    case DType::kF32: return device.to_device(to, std::as_bytes(values));
+    case DType::kBF16: return put_rounded<BFloat16>(device, to, values);
+    case DType::kF16: return put_rounded<Half>(device, to, values);
+    default: break;
+  }
+  ORTHANT_CHECK(false, "parameters of type {} cannot be loaded", name_of(to.dtype));
+}
+
+template <class T>
+void get_widened(Device& device, std::span<float> into, const Tensor& from) {
+  std::vector<T> host(into.size());
+  device.to_host(std::as_writable_bytes(std::span(host)), from);
+  std::transform(host.begin(), host.end(), into.begin(),
+                 [](T value) { return static_cast<float>(value); });
 }
 
 }  // namespace
 
+// Only what lies here is read: the shard where values are sharded, else the whole.
 void ParamStore::load(const ParamSource& source) {
+  if (host_) host_->drop();
   for (const Unit& unit : units_) {
-    if (unit.shares_value) continue;
-    for (std::size_t i = 0; i < unit.spec.params.size(); ++i) {
-      const Param& param = *unit.spec.params[i];
-      const Piece piece{param.spec.name, param.spec.global, param.box, 0, param.box.extent.count()};
+    if (!has_own_value(unit)) continue;
+    const UnitRange here = unit.value.present() ? unit.places.whole() : unit.places.shard();
+    for (const UnitPlaces::Place& place : unit.places.places()) {
+      const Param& param = *place.param;
+      const UnitRange part = intersection({place.range.first, param.box.extent.count()}, here);
+      const Piece piece{param.spec.name, param.spec.global, param.box,
+                        part.first - place.range.first, part.count};
       for (const Run& run : runs_of(piece)) {
-        load_run(unit, param, unit.firsts[i], run, source);
+        load_run(unit, param, part.first + run.local, run, source);
       }
     }
   }
 }
 
-void ParamStore::load_run(const Unit& unit, const Param& param, std::int64_t param_first,
-                          const Run& run, const ParamSource& source) {
+// `first`: where the run lies in the unit.
+void ParamStore::load_run(const Unit& unit, const Param& param, std::int64_t first, const Run& run,
+                          const ParamSource& source) {
+  const UnitRange shard = unit.places.shard();
   std::vector<float> buffer(static_cast<std::size_t>(std::min(kChunk, run.count)));
   for (std::int64_t done = 0; done < run.count; done += kChunk) {
-    const std::int64_t count = std::min(kChunk, run.count - done);
-    const std::span<float> values(buffer.data(), static_cast<std::size_t>(count));
-    const std::int64_t at = param_first + run.local + done;  // in the unit
+    const UnitRange chunk = {first + done, std::min(kChunk, run.count - done)};
+    const std::span<float> values(buffer.data(), static_cast<std::size_t>(chunk.count));
     source.read(param.spec, StateKind::kWeight, run.global + done, values);
-    put(parts_.device, unit.value.flat(at, count), values);
-    if (purpose_ == Purpose::kInfer) continue;
+    if (unit.value.present()) put(parts_.device, unit.value.flat(chunk.first, chunk.count), values);
     // The part of it that lies in this rank's shard.
-    const std::int64_t begin = std::max(at, unit.shard_first);
-    const std::int64_t end = std::min(at + count, unit.shard_first + unit.shard_count);
-    if (begin >= end) continue;
-    const std::int64_t shard_at = begin - unit.shard_first;
+    const UnitRange part = intersection(chunk, shard);
+    if (part.count == 0) continue;
+    const std::int64_t at = part.first - shard.first;
+    const std::int64_t skipped = part.first - chunk.first;
     const std::span<float> mine =
-        values.subspan(static_cast<std::size_t>(begin - at), static_cast<std::size_t>(end - begin));
-    put(parts_.device, unit.master.flat(shard_at, end - begin), mine);
+        values.subspan(static_cast<std::size_t>(skipped), static_cast<std::size_t>(part.count));
+    if (unit.value.absent()) put(parts_.device, unit.value_shard.flat(at, part.count), mine);
+    if (config_.purpose == Purpose::kInfer) continue;
+    put(home_of(unit), unit.master.flat(at, part.count), mine);
     for (const StateKind state : {StateKind::kExpAvg, StateKind::kExpAvgSq}) {
-      source.read(param.spec, state, run.global + done + (begin - at), mine);
+      source.read(param.spec, state, run.global + done + skipped, mine);
       const Tensor& moment = state == StateKind::kExpAvg ? unit.m : unit.v;
-      put(parts_.device, moment.flat(shard_at, end - begin), mine);
+      put(home_of(unit), moment.flat(at, part.count), mine);
     }
   }
+}
+
+void read_back(Device& device, std::span<float> into, const Tensor& from) {
+  switch (from.dtype) {
+    case DType::kF32: return device.to_host(std::as_writable_bytes(into), from);
+    case DType::kBF16: return get_widened<BFloat16>(device, into, from);
+    case DType::kF16: return get_widened<Half>(device, into, from);
+    default: break;
+  }
+  ORTHANT_CHECK(false, "a tensor of type {} cannot be read back", name_of(from.dtype));
 }
 
 std::string ParamStore::first_non_finite_grad() const {
   std::vector<float> host;
   for (const Unit& unit : units_) {
-    for (const Param* param : unit.spec.params) {
-      host.resize(static_cast<std::size_t>(param->grad.count()));
-      parts_.device.to_host(std::as_writable_bytes(std::span(host)), param->grad);
+    const UnitRange shard = unit.places.shard();
+    for (const UnitPlaces::Place& place : unit.places.places()) {
+      const UnitRange here = intersection(place.range, shard);
+      host.resize(static_cast<std::size_t>(here.count));
+      read_back(parts_.device, host, unit.grad_shard.flat(here.first - shard.first, here.count));
       const bool finite =
           std::all_of(host.begin(), host.end(), [](float g) { return g - g == 0.0f; });
-      if (!finite) return param->spec.name;
+      if (!finite) return place.param->spec.name;
     }
   }
   return {};

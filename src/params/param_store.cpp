@@ -1,3 +1,4 @@
+// Storage, and one step's way through it.
 #include "params/param_store.h"
 
 #include <algorithm>
@@ -6,40 +7,28 @@
 #include "base/check.h"
 
 namespace orthant {
-namespace {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
-ParamStore::ParamStore(std::vector<UnitSpec> units, Sharding sharding, DType compute,
-                       Purpose purpose, const Parts& parts)
-    : sharding_(sharding),
-      compute_(compute),
-      purpose_(purpose),
-      parts_(parts) {
-  for (UnitSpec& spec : units) {
-    Unit unit;
-    unit.spec = std::move(spec);
-    place(unit);
-    units_.push_back(std::move(unit));
-  }
-  closing_order_.reserve(units_.size());
-  allocate();
-  for (const Unit& unit : units_) {
-    add_segments(unit);
-  }
-}
 
 // A dp group of one has nothing to shard, whatever was asked: same meaning, fewer bytes.
-bool ParamStore::sharded() const {
-  return sharding_.optimizer && parts_.mesh.dp().size() > 1;
-}
-
-Communicator& ParamStore::norm_group() const {
-  return sharded() ? parts_.mesh.world() : parts_.mesh.model();
+ParamStore::ParamStore(std::vector<UnitSpec> units, const StoreConfig& config, const Parts& parts)
+    : config_(config),
+      parts_(parts),
+      calls_(parts.mesh.dp(), parts.ops) {
+  Sharding& sharding = config_.sharding;
+  if (parts_.mesh.dp().size() == 1) sharding = {};
+  ShardOf shard;
+  if (sharding.optimizer) shard = {parts_.mesh.dp().rank(), parts_.mesh.dp().size()};
+  for (UnitSpec& spec : units) {
+    units_.emplace_back(std::move(spec), shard, num_units());
+  }
+  if (parts_.host) host_.emplace(num_units(), *parts_.host);
+  for (Unit& unit : units_) {
+    allocate_values(unit);
+    if (config_.purpose == Purpose::kTrain) allocate_training(unit);
+  }
+  stage();
+  for (const Unit& unit : units_) {
+    if (config_.purpose == Purpose::kTrain && has_own_value(unit)) add_segments(unit);
+  }
 }
 
 ParamStore::Unit* ParamStore::tied(UnitSpec::Tie tie) {
@@ -48,162 +37,230 @@ ParamStore::Unit* ParamStore::tied(UnitSpec::Tie tie) {
   return found == units_.end() ? nullptr : &*found;
 }
 
-// Gives every parameter its place in the unit. Groups start at multiples of kNormBlock, so that
-// neither sharding nor the neighbours change which squares are added in one block of the norm.
-void ParamStore::place(Unit& unit) const {
-  for (const Param* param : unit.spec.params) {
-    const std::int64_t count = param->local.count();
-    if (!param->spec.follows) {
-      unit.count = round_up(unit.count, kNormBlock);
-      unit.groups.push_back({unit.count, 0, param->spec.decays, param->spec.split_dim < 0});
-    }
-    unit.firsts.push_back(unit.count);
-    unit.count += count;
-    Group& group = unit.groups.back();
-    ORTHANT_CHECK(group.decays == param->spec.decays, "{} follows a parameter of another kind",
-                  param->spec.name);
-    group.count = round_up(unit.count - group.first, kNormBlock);
+void ParamStore::allocate_values(Unit& unit) {
+  const Unit* first = tied(UnitSpec::Tie::kFirst);
+  if (unit.spec.tie == UnitSpec::Tie::kSecond && first != nullptr) {
+    unit.value_unit = static_cast<int>(first - units_.data());
+    unit.value = first->value;
+    unit.value_shard = first->value_shard;
+  } else {
+    const bool sharded = config_.sharding.params;
+    const UnitRange shard = unit.places.shard();
+    const Shape here = {sharded ? shard.count : unit.places.count()};
+    const Tensor values = parts_.params.alloc(here, config_.compute, MemClass::kParameters);
+    unit.value = sharded ? Tensor{} : values;
+    unit.value_shard = sharded ? values : values.flat(shard.first, shard.count);
   }
-  const int shards = sharded() ? parts_.mesh.dp().size() : 1;
-  unit.count = round_up(unit.count, kNormBlock * shards);
-  unit.shard_count = unit.count / shards;
-  unit.shard_first = sharded() ? unit.shard_count * parts_.mesh.dp().rank() : 0;
-}
-
-void ParamStore::allocate() {
-  for (Unit& unit : units_) {
-    const Unit* first = tied(UnitSpec::Tie::kFirst);
-    unit.shares_value = unit.spec.tie == UnitSpec::Tie::kSecond && first != nullptr;
-    unit.value = unit.shares_value
-                     ? first->value
-                     : parts_.params.alloc({unit.count}, compute_, MemClass::kParameters);
-    if (purpose_ == Purpose::kTrain) allocate_training(unit);
-    for (std::size_t i = 0; i < unit.spec.params.size(); ++i) {
-      Param& param = *unit.spec.params[i];
-      const std::int64_t count = param.local.count();
-      param.value = unit.value.flat(unit.firsts[i], count).as(param.local);
-      if (unit.grad.present()) param.grad = unit.grad.flat(unit.firsts[i], count).as(param.local);
-    }
-  }
+  if (unit.value.present()) bind_values(unit, unit.value);
 }
 
 void ParamStore::allocate_training(Unit& unit) {
-  unit.grad = parts_.params.alloc({unit.count}, DType::kF32, MemClass::kGradients);
-  if (unit.shares_value) return;
-  const Shape shard = {unit.shard_count};
-  unit.master = compute_ == DType::kF32
-                    ? unit.value.flat(unit.shard_first, unit.shard_count)
-                    : parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
-  unit.m = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
-  unit.v = parts_.params.alloc(shard, DType::kF32, MemClass::kOptimizer);
+  const UnitRange shard = unit.places.shard();
+  const bool sharded = config_.sharding.grads;
+  const Shape here = {sharded ? shard.count : unit.places.count()};
+  const Tensor grads = parts_.params.alloc(here, config_.grads, MemClass::kGradients);
+  unit.grad = sharded ? Tensor{} : grads;
+  unit.grad_shard = sharded ? grads : grads.flat(shard.first, shard.count);
+  if (unit.grad.present() && config_.grads == DType::kF32) bind_grads(unit, unit.grad);
+  if (!has_own_value(unit)) return;
+  const int number = unit.value_unit;
+  if (host_ && number >= first_offloaded()) {
+    const auto& host = host_->add(number, unit.value_shard, unit.grad_shard, config_.moments);
+    unit.master = host.master;
+    unit.m = host.m;
+    unit.v = host.v;
+    return;
+  }
+  const auto alloc = [&](DType type) {
+    return parts_.params.alloc({shard.count}, type, MemClass::kOptimizer);
+  };
+  unit.master = config_.compute == DType::kF32 ? unit.value_shard : alloc(DType::kF32);
+  unit.m = alloc(config_.moments);
+  unit.v = alloc(config_.moments);
 }
 
-void ParamStore::add_segments(const Unit& unit) {
-  if (unit.shares_value || purpose_ == Purpose::kInfer) return;
-  const bool is_copy = unit.spec.tie == UnitSpec::Tie::kSecond;
-  const bool is_first_tp = parts_.mesh.tp().rank() == 0;
-  for (const Group& group : unit.groups) {
-    const std::int64_t begin = std::max(group.first, unit.shard_first);
-    const std::int64_t end =
-        std::min(group.first + group.count, unit.shard_first + unit.shard_count);
-    if (begin >= end) continue;
-    const std::int64_t count = end - begin;
-    const std::int64_t at = begin - unit.shard_first;
-    segments_.push_back(
-        {.master = unit.master.flat(at, count),
-         .m = unit.m.flat(at, count),
-         .v = unit.v.flat(at, count),
-         .value = compute_ == DType::kF32 ? Tensor{} : unit.value.flat(begin, count),
-         .grad = unit.grad.flat(begin, count),
-         .decays = group.decays,
-         .counted = !is_copy && (!group.replicated || is_first_tp)});
+// The last units go to the host, as many as the fraction needs: the first are needed first.
+int ParamStore::first_offloaded() const {
+  std::int64_t total = 0;
+  for (const Unit& unit : units_) {
+    total += unit.places.count();
   }
+  const double wanted = config_.offload_fraction * static_cast<double>(total);
+  int first = num_units();
+  for (std::int64_t found = 0; first > 0 && static_cast<double>(found) < wanted;) {
+    --first;
+    found += units_[static_cast<std::size_t>(first)].places.count();
+  }
+  return first;
+}
+
+// The buffers of what is sharded.
+void ParamStore::stage() {
+  std::vector<StagedUnit> values;
+  std::vector<StagedUnit> grads;
+  for (const Unit& unit : units_) {
+    const bool is_side = unit.spec.is_side;
+    const bool holds = is_side || config_.gather == StoreConfig::Gather::kStep;
+    const int number = static_cast<int>(grads.size());
+    grads.push_back({.holder = number,
+                     .count = unit.places.count(),
+                     .is_side = is_side,
+                     .has_own = is_side,
+                     .shard = unit.grad_shard});
+    StagedUnit values_of{.holder = unit.value_unit,
+                         .count = unit.places.count(),
+                         .is_side = is_side,
+                         .has_own = holds,
+                         .shard = unit.value_shard};
+    if (!has_own_value(unit)) values_of = {.holder = unit.value_unit, .shard = {}};
+    values.push_back(values_of);
+  }
+  Communicator& dp = parts_.mesh.dp();
+  if (config_.sharding.params) {
+    values_.emplace(std::move(values), config_.compute, parts_.staging, dp, calls_);
+    if (host_) values_->on_gather([this](int unit) { bring(unit); });
+  }
+  if (config_.purpose == Purpose::kInfer) return;
+  if (config_.grads != DType::kF32) fresh_.emplace(grads, parts_.staging, parts_.ops);
+  if (config_.sharding.grads) {
+    grads_.emplace(std::move(grads), config_.grads, parts_.staging, dp, calls_);
+  }
+  if (host_) calls_.on_summed([this](int unit) { send_grad(unit); });
+}
+
+void ParamStore::bind_values(const Unit& unit, const Tensor& whole) {
+  for (const auto& [param, range, padded] : unit.places.places()) {
+    param->value = whole.flat(range.first, range.count).as(param->local);
+  }
+}
+
+void ParamStore::bind_grads(const Unit& unit, const Tensor& whole) {
+  for (const auto& [param, range, padded] : unit.places.places()) {
+    param->grad = whole.flat(range.first, range.count).as(param->local);
+  }
+}
+
+void ParamStore::expect_uses(std::span<const int> order) {
+  if (values_) values_->expect(order);
 }
 
 void ParamStore::begin_step() {
   for (const Unit& unit : units_) {
-    parts_.ops.run(Zero{.y = unit.grad});
+    parts_.ops.run(Zero{.y = unit.grad.present() ? unit.grad : unit.grad_shard});
   }
 }
 
-// With ZeRO below 3 the values are always whole; with ZeRO below 2 so are the gradients.
 void ParamStore::use(int unit) {
-  ORTHANT_CHECK(unit >= 0 && unit < num_units() && !sharding_.params, "unit {} cannot be used",
-                unit);
+  if (values_) {
+    bind_values(at(unit), values_->use(unit));
+  } else if (host_) {
+    bring(at(unit).value_unit);
+  }
 }
 
+// The host updates the next unit while the device is at work on this one.
 void ParamStore::release(int unit) {
-  ORTHANT_CHECK(unit >= 0 && unit < num_units(), "unit {} does not exist", unit);
+  if (values_) values_->release(unit);
+  if (host_) host_->start_after(at(unit).value_unit);
 }
 
 void ParamStore::open_grads(int unit) {
-  ORTHANT_CHECK(unit >= 0 && unit < num_units() && !sharding_.grads,
-                "gradients of unit {} cannot be opened", unit);
+  if (fresh_) {
+    bind_grads(at(unit), fresh_->open(unit));
+  } else if (grads_) {
+    const Tensor whole = grads_->open(unit);
+    parts_.ops.run(Zero{.y = whole});
+    bind_grads(at(unit), whole);
+  }
 }
 
 void ParamStore::close_grads(int unit, Micro micro) {
+  if (grads_) {
+    if (fresh_) parts_.ops.run(Copy{.y = grads_->open(unit), .x = fresh_->close(unit)});
+    return grads_->close(unit, micro);
+  }
+  if (fresh_) parts_.ops.run(Accumulate{.y = at(unit).grad, .x = fresh_->close(unit)});
   if (micro != Micro::kLast) return;
-  Unit& u = units_.at(static_cast<std::size_t>(unit));
+  const Unit& u = at(unit);
   Communicator& dp = parts_.mesh.dp();
-  u.reduction = sharded()
-                    ? dp.start_reduce_scatter(u.grad.flat(u.shard_first, u.shard_count), u.grad)
-                    : dp.start_all_reduce(u.grad, Reduce::kSum);
-  closing_order_.push_back(unit);
+  const Token sum = config_.sharding.optimizer ? dp.start_reduce_scatter(u.grad_shard, u.grad)
+                                               : dp.start_all_reduce(u.grad, Reduce::kSum);
+  // A sum that is to leave is waited for when the next unit has done its work.
+  if (host_) calls_.wait_all();
+  calls_.add({.token = sum, .into = {}, .from = {}, .summed = unit});
 }
 
 void ParamStore::finish_grads() {
-  for (const int unit : closing_order_) {
-    parts_.mesh.dp().wait(units_[static_cast<std::size_t>(unit)].reduction);
+  calls_.wait_all();
+  if (grads_) grads_->forget();
+  sum_partial_grads();
+  sum_tied_grads();
+  if (!host_) return;
+  for (int unit = 0; unit < num_units(); ++unit) {
+    if (is_offloaded(unit) && sums_late(at(unit))) host_->send_grad(unit);
   }
-  closing_order_.clear();
+  host_->wait_for_grads();
+}
+
+// Its gradient is complete at the end of the step alone.
+bool ParamStore::sums_late(const Unit& unit) const {
+  return unit.spec.tie != UnitSpec::Tie::kNone || !unit.places.partial_sums().empty();
+}
+
+void ParamStore::send_grad(int unit) {
+  if (is_offloaded(unit) && !sums_late(at(unit))) host_->send_grad(unit);
+}
+
+void ParamStore::set_host_update(HostUpdates::Update update) {
+  if (host_) host_->set_update(std::move(update));
+}
+
+void ParamStore::begin_host_updates(const Tensor& step_state) {
+  if (host_) host_->begin(step_state);
+}
+
+// The weights of the last step are on the device, whole where they are kept whole.
+void ParamStore::bring(int unit) {
+  const Unit& u = at(unit);
+  if (!host_->finish(unit) || u.value.absent() || !config_.sharding.optimizer) return;
+  parts_.mesh.dp().all_gather(u.value, u.value_shard);
+}
+
+void ParamStore::settle() {
+  for (int unit = 0; host_ && unit < num_units(); ++unit) {
+    bring(unit);
+  }
+}
+
+// Parts of one sum, on the ranks that hold the same parameters.
+void ParamStore::sum_partial_grads() {
+  for (const Unit& unit : units_) {
+    for (const UnitPlaces::PartialSum& sum : unit.places.partial_sums()) {
+      const UnitRange here = intersection(sum.range, unit.places.shard());
+      if (here.count == 0) continue;
+      const std::int64_t first = here.first - unit.places.shard().first;
+      parts_.mesh.holders(sum.copies)
+          .all_reduce(unit.grad_shard.flat(first, here.count), Reduce::kSum);
+    }
+  }
+}
+
+void ParamStore::sum_tied_grads() {
   const Unit* first = tied(UnitSpec::Tie::kFirst);
   const Unit* second = tied(UnitSpec::Tie::kSecond);
   if (first != nullptr && second != nullptr) {
-    parts_.ops.run(Accumulate{.y = first->grad.flat(first->shard_first, first->shard_count),
-                              .x = second->grad.flat(second->shard_first, second->shard_count)});
+    parts_.ops.run(Accumulate{.y = first->grad_shard, .x = second->grad_shard});
   } else if (first != nullptr || second != nullptr) {
-    const Unit* mine = first != nullptr ? first : second;
-    parts_.mesh.ends().all_reduce(mine->grad.flat(mine->shard_first, mine->shard_count),
-                                  Reduce::kSum);
+    parts_.mesh.ends().all_reduce((first != nullptr ? first : second)->grad_shard, Reduce::kSum);
   }
 }
 
 void ParamStore::publish() {
-  if (!sharded()) return;
+  if (!config_.sharding.optimizer || config_.sharding.params) return;
   for (const Unit& unit : units_) {
-    if (!unit.shares_value)
-      parts_.mesh.dp().all_gather(unit.value, unit.value.flat(unit.shard_first, unit.shard_count));
+    if (!has_own_value(unit) || is_offloaded(unit.value_unit)) continue;
+    parts_.mesh.dp().all_gather(unit.value, unit.value_shard);
   }
-}
-
-std::vector<ParamStore::Owned> ParamStore::owned() const {
-  std::vector<Owned> all;
-  const int dp = parts_.mesh.dp().size();
-  for (const Unit& unit : units_) {
-    if (unit.spec.tie == UnitSpec::Tie::kSecond) continue;
-    // Without ZeRO each dp rank saves its share all the same.
-    const std::int64_t share = round_up((unit.count + dp - 1) / dp, kNormBlock);
-    const std::int64_t begin =
-        sharded() ? unit.shard_first : std::min(unit.count, share * parts_.mesh.dp().rank());
-    const std::int64_t end =
-        sharded() ? begin + unit.shard_count : std::min(unit.count, begin + share);
-    for (std::size_t i = 0; i < unit.spec.params.size(); ++i) {
-      const Param& param = *unit.spec.params[i];
-      if (param.spec.split_dim < 0 && parts_.mesh.tp().rank() != 0) continue;
-      const std::int64_t first = std::max(begin, unit.firsts[i]);
-      const std::int64_t last = std::min(end, unit.firsts[i] + param.box.extent.count());
-      if (first >= last) continue;
-      const std::int64_t at = first - unit.shard_first;
-      all.push_back({.spec = &param.spec,
-                     .piece = {param.spec.name, param.spec.global, param.box,
-                               first - unit.firsts[i], last - first},
-                     .weight = unit.master.flat(at, last - first),
-                     .m = unit.m.flat(at, last - first),
-                     .v = unit.v.flat(at, last - first),
-                     .grad = unit.grad.flat(first, last - first)});
-    }
-  }
-  return all;
 }
 
 }  // namespace orthant

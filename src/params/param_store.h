@@ -1,15 +1,20 @@
 // ParamStore: where parameters, gradients and optimizer state live. ZeRO is three booleans here.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/mesh.h"
 #include "mem/arena.h"
 #include "ops/ops.h"
-#include "params/param.h"
+#include "params/host_updates.h"
 #include "params/param_source.h"
+#include "params/segment.h"
+#include "params/staging.h"
+#include "params/unit.h"
 
 namespace orthant {
 
@@ -28,14 +33,15 @@ enum class Purpose : std::uint8_t {
   kInfer,  // values only: no gradients, no optimizer state
 };
 
-// Parameters that are gathered, reduced and sharded together: one flat run of memory.
-struct UnitSpec {
-  std::string name;
-  std::vector<Param*> params;
-  // Tied embeddings. kFirst: the embedding's use, where the table is saved, counted and updated.
-  // kSecond: the head's use, with a gradient of its own; on one rank it shares the value of kFirst,
-  // on two both ends keep and update a copy.
-  enum class Tie : std::uint8_t { kNone, kFirst, kSecond } tie = Tie::kNone;
+struct StoreConfig {
+  Sharding sharding;
+  // Sharded values are gathered for each use, or once a step and then held.
+  enum class Gather : std::uint8_t { kMicro, kStep } gather = Gather::kMicro;
+  DType compute = DType::kF32;
+  DType moments = DType::kF32;  // or bf16, rounded by chance
+  DType grads = DType::kF32;    // or bf16, rounded when a micro-batch's are added
+  double offload_fraction = 0;  // of the units' elements: their optimizer state is on the host
+  Purpose purpose = Purpose::kTrain;
 };
 
 class ParamStore {
@@ -45,38 +51,41 @@ class ParamStore {
     Device& device;
     const Mesh& mesh;
     Arena& params;
+    Arena& staging;                               // buffers of ZeRO 2 and 3
+    std::optional<HostUpdates::Parts> host = {};  // of offload
   };
-  // Takes memory from parts.params and points every Param's value and grad into it.
-  ParamStore(std::vector<UnitSpec> units, Sharding sharding, DType compute, Purpose purpose,
-             const Parts& parts);
+  // Takes memory from the arenas and points every Param's value and grad into it.
+  ParamStore(std::vector<UnitSpec> units, const StoreConfig& config, const Parts& parts);
 
   int num_units() const { return static_cast<int>(units_.size()); }
 
   // One step, in this order. Units are named by their place in the list given.
+  // The units that use() will name until the next such call, in order; the list stays as long.
+  void expect_uses(std::span<const int> order);
   void begin_step();          // gradients are zero
   void use(int unit);         // Param::value is whole from here ...
   void release(int unit);     // ... to here
   void open_grads(int unit);  // Param::grad may be added to from here ...
-  enum class Micro : std::uint8_t { kMore, kLast };
-  void close_grads(int unit, Micro micro);  // ... to here; kLast starts the unit's sum over dp
-  void
-  finish_grads();  // waits: every shard holds its summed gradient, both uses of a tied table added
+  using Micro = ScatteredGrads::Micro;
+  // ... to here. The sum over dp starts: of this micro-batch where gradients are sharded, else of
+  // all when it is the last.
+  void close_grads(int unit, Micro micro);
+  // Waits: every shard holds its gradient, summed over dp and over the ranks that hold parts of it,
+  // both uses of a tied table added.
+  void finish_grads();
   void publish();  // after the optimizer: replicated values are whole again
 
-  // What this rank's optimizer updates: runs of one shard whose elements share their settings.
-  // Starts are multiples of kNormBlock within the unit, padding (zeros) included.
-  struct Segment {
-    Tensor master;  // f32; the value itself when the compute type is f32
-    Tensor m;
-    Tensor v;
-    Tensor value;  // the compute type; absent when that is f32
-    Tensor grad;   // f32
-    bool decays;
-    bool counted;  // in the global norm on this rank: each logical element once in norm_group()
-  };
+  // What this rank's optimizer updates: all of its shards. Those on the host are updated later, by
+  // the function set here, when the step state is given and their weights are next asked for.
+  using Segment = orthant::Segment;
   std::span<const Segment> segments() const { return segments_; }
+  void set_host_update(HostUpdates::Update update);
+  void begin_host_updates(const Tensor& step_state);
   // The ranks over which the counted segments together are the whole model once.
   Communicator& norm_group() const;
+
+  // All ranks together, before weights are read outside of a step: updates that are due are made.
+  void settle();
 
   // What this rank saves: together with the other ranks each logical element once, shared evenly
   // over dp.
@@ -84,57 +93,74 @@ class ParamStore {
     const ParamSpec* spec;
     Piece piece;
     Tensor weight;  // f32 [count]
-    Tensor m;
+    Tensor m;       // f32 or bf16, as v
     Tensor v;
-    Tensor grad;  // valid after finish_grads()
+    Tensor grad;   // valid after finish_grads()
+    Device* home;  // where weight, m and v lie
   };
   std::vector<Owned> owned() const;
 
   // Fills values, master weights and moments. Not part of a step.
   void load(const ParamSource& source);
 
-  // The parameter whose gradient is the first (in unit order) with an element that is not finite,
-  // or empty. Reads tensors back: after a step that was skipped, never within one.
+  // The parameter whose gradient is the first (in unit order) with an element that is not finite in
+  // this rank's shard, or empty. Reads tensors back: after a step that was skipped, never within
+  // one.
   std::string first_non_finite_grad() const;
 
  private:
-  struct Group {  // parameters that lie without a gap
-    std::int64_t first;
-    std::int64_t count;  // padded
-    bool decays;
-    bool replicated;
-  };
   struct Unit {
+    Unit(UnitSpec the_spec, ShardOf shard, int number)
+        : spec(std::move(the_spec)),
+          places(spec.params, shard),
+          value_unit(number) {}
     UnitSpec spec;
-    std::vector<std::int64_t> firsts;  // of each parameter
-    std::vector<Group> groups;
-    std::int64_t count = 0;  // padded
-    std::int64_t shard_first = 0;
-    std::int64_t shard_count = 0;
-    Tensor value;
-    Tensor grad;
-    Tensor master;  // of the shard, as m and v
+    UnitPlaces places;
+    int value_unit;      // who has its value: itself, or the first use of a tied table
+    Tensor value;        // whole; absent where values are sharded
+    Tensor value_shard;  // this rank's shard of it
+    Tensor grad;         // whole; absent where gradients are sharded
+    Tensor grad_shard;
+    Tensor master;  // of the shard, as m and v; on the host where it is offloaded
     Tensor m;
     Tensor v;
-    Token reduction;
-    bool shares_value = false;
   };
-  void place(Unit& unit) const;
-  void allocate();
+  void allocate_values(Unit& unit);
   void allocate_training(Unit& unit);
+  void stage();
+  void bind_values(const Unit& unit, const Tensor& whole);
+  void bind_grads(const Unit& unit, const Tensor& whole);
   void add_segments(const Unit& unit);
-  void load_run(const Unit& unit, const Param& param, std::int64_t param_first, const Run& run,
+  void load_run(const Unit& unit, const Param& param, std::int64_t first, const Run& run,
                 const ParamSource& source);
-  bool sharded() const;
+  int first_offloaded() const;
+  bool is_offloaded(int unit) const { return host_ && host_->has(unit); }
+  bool sums_late(const Unit& unit) const;
+  Device& home_of(const Unit& unit) const {
+    return is_offloaded(unit.value_unit) ? parts_.device.host() : parts_.device;
+  }
+  void send_grad(int unit);
+  void bring(int unit);
+  void sum_partial_grads();
+  void sum_tied_grads();
+  bool has_own_value(const Unit& unit) const {
+    return &unit == &units_[static_cast<std::size_t>(unit.value_unit)];
+  }
+  Unit& at(int unit) { return units_.at(static_cast<std::size_t>(unit)); }
   Unit* tied(UnitSpec::Tie tie);
 
-  Sharding sharding_;
-  DType compute_;
-  Purpose purpose_;
+  StoreConfig config_;
   Parts parts_;
   std::vector<Unit> units_;
   std::vector<Segment> segments_;
-  std::vector<int> closing_order_;  // units whose sum over dp was started, in that order
+  std::optional<HostUpdates> host_;
+  StartedCalls calls_;  // over dp
+  std::optional<GatheredValues> values_;
+  std::optional<ScatteredGrads> grads_;
+  std::optional<FreshGrads> fresh_;
 };
+
+// The elements of a tensor that is f32, bf16 or f16, as f32. Not part of a step.
+void read_back(Device& device, std::span<float> into, const Tensor& from);
 
 }  // namespace orthant

@@ -37,6 +37,9 @@ class LogitsFile {
     device.to_host(raw, saved.logits);
     const auto value = [&](std::int64_t i) {
       if (saved.logits.dtype == DType::kF32) return reinterpret_cast<const float*>(raw.data())[i];
+      if (saved.logits.dtype == DType::kF16) {
+        return static_cast<float>(reinterpret_cast<const Half*>(raw.data())[i]);
+      }
       return static_cast<float>(reinterpret_cast<const BFloat16*>(raw.data())[i]);
     };
     const std::lock_guard lock(mutex_);

@@ -61,7 +61,7 @@ class Worker {
 
   void train() {
     load_weights(rank_, *run_.weights.source);
-    if (run_.weights.resumed) rank_.set_updates(run_.weights.resumed->updates);
+    if (run_.weights.resumed) resume(rank_, *run_.weights.resumed);
     for (std::int64_t step = run_.first_step; step <= config_.train.steps; ++step) {
       if (!train_step(step)) return;
     }
@@ -80,7 +80,7 @@ class Worker {
       start = Clock::now();
     }
     const StepResult result = rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
-    if (!result.is_finite) fail_not_finite(step, result, micros);
+    if (!result.can_go_on) fail_not_finite(step, result, micros);
     const double step_s = seconds_since(start);
 
     const bool last = step == config_.train.steps || result.stops;

@@ -22,6 +22,8 @@ RankConfig rank_config(const RunConfig& config) {
           .layout = config.layout,
           .seq_length = config.train.seq_length,
           .compute = config.compute_type(),
+          .moments = config.optimizer.moments == "bf16" ? DType::kBF16 : DType::kF32,
+          .grads = config.precision.grad_accum == "bf16" ? DType::kBF16 : DType::kF32,
           .optimizer = config.adamw(),
           .max_norm = config.optimizer.clip_grad,
           .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -39,7 +41,8 @@ int eval_micros(const RunConfig& config) {
 std::int64_t RunPlan::total_bytes() const {
   return std::accumulate(kind_of.begin(), kind_of.end(), std::int64_t{0},
                          [this](std::int64_t sum, int kind) {
-                           return sum + kinds[static_cast<std::size_t>(kind)].memory.device_bytes();
+                           const MemoryPlan& memory = kinds[static_cast<std::size_t>(kind)].memory;
+                           return sum + memory.device_bytes() + memory.host_bytes();
                          });
 }
 

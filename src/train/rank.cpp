@@ -8,6 +8,25 @@
 #include "train/run_schedule.h"
 
 namespace orthant {
+namespace {
+
+bool offloads_optimizer(const RankConfig& config) {
+  return config.purpose == Purpose::kTrain && config.layout.offload == "optimizer" &&
+         config.layout.offload_fraction > 0;
+}
+
+StoreConfig store_config(const RankConfig& config) {
+  return {.sharding = zero(config.layout.zero_stage),
+          .gather = config.layout.zero_gather == "step" ? StoreConfig::Gather::kStep
+                                                        : StoreConfig::Gather::kMicro,
+          .compute = config.compute,
+          .moments = config.moments,
+          .grads = config.grads,
+          .offload_fraction = offloads_optimizer(config) ? config.layout.offload_fraction : 0,
+          .purpose = config.purpose};
+}
+
+}  // namespace
 
 Rank::Rank(const RankConfig& config, const Backend& backend,
            const std::optional<MemoryPlan>& capacities)
@@ -35,15 +54,17 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
     chunk->move_units(units);
     num_layers += chunk->num_layers();
   }
-  store_ = std::make_unique<ParamStore>(
-      std::move(units), zero(config_.layout.zero_stage), config_.compute, config_.purpose,
-      ParamStore::Parts{.ops = *ops_, .device = backend_.device, .mesh = *mesh_, .params = params});
+  build_store(std::move(units), capacities);
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   state_tensor_ = params.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer);
   norm_sum_ = params.alloc({kNormLimbs}, DType::kI64, MemClass::kOptimizer);
   totals_ = params.alloc({2}, DType::kF64, MemClass::kOptimizer);
   probe_counts_ = params.alloc({num_layers}, DType::kI64, MemClass::kOptimizer);
-  stage_ = build_stage(capacities);
+  if (config_.compute == DType::kF16) {
+    state_.loss_scale = kFirstLossScale;
+    state_.scale_window = kScaleWindow;
+  }
+  stage_ = build_stage(work, capacities);
   interpreter_ = std::make_unique<Interpreter>(mesh_->pp_acts(), mesh_->pp_grads(), *stage_,
                                                programs_.placement());
 }
@@ -51,15 +72,44 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
 Rank::~Rank() = default;
 
 // As large as planned; in a dry run, without an end.
-Arena& Rank::make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities) {
+Arena& Rank::make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities,
+                        Arena::Place place) {
   std::int64_t bytes = kDryRunArenaBytes;
   if (capacities) {
     const ArenaPlan* plan = capacities->find(name);
     ORTHANT_CHECK(plan != nullptr, "arena '{}' is not in the plan", name);
     bytes = plan->bytes;
   }
-  arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes));
+  arenas_.push_back(std::make_unique<Arena>(backend_.device, in_flight_, name, bytes, place));
   return *arenas_.back();
+}
+
+void Rank::build_store(std::vector<UnitSpec> units, const std::optional<MemoryPlan>& capacities) {
+  Arena& staging = make_arena("staging", capacities);
+  ParamStore::Parts parts{.ops = *ops_,
+                          .device = backend_.device,
+                          .mesh = *mesh_,
+                          .params = *arenas_.front(),
+                          .staging = staging};
+  if (offloads_optimizer(config_)) {
+    parts.host.emplace(host_parts(make_arena("host", capacities, Arena::Place::kHost)));
+  }
+  store_ = std::make_unique<ParamStore>(std::move(units), store_config(config_), parts);
+  store_->set_host_update([this](Ops& ops, const Segment& segment, const Tensor& state) {
+    update_segment(ops, segment, config_.optimizer, state);
+  });
+}
+
+// Ops and copies of the host.
+HostUpdates::Parts Rank::host_parts(Arena& arena) {
+  host_ops_ = make_ops(backend_.ops == "cuda" ? "cpu" : backend_.ops,
+                       {.ledger = ledger_,
+                        .in_flight = in_flight_,
+                        .work = arena,
+                        .num_threads = backend_.num_threads});
+  host_ops_->run_on(Lane::kHost);
+  transfers_ = std::make_unique<Transfers>(backend_.device, ledger_, in_flight_);
+  return {.ops = *host_ops_, .transfers = *transfers_, .arena = arena};
 }
 
 void Rank::build_chunks() {
@@ -73,8 +123,8 @@ void Rank::build_chunks() {
   }
 }
 
-std::unique_ptr<ModelStage> Rank::build_stage(const std::optional<MemoryPlan>& capacities) {
-  Arena& work = *arenas_.back();
+std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
+                                              const std::optional<MemoryPlan>& capacities) {
   Arena& messages = make_arena("messages", capacities);
   std::vector<Arena*> slots;
   for (int i = 0; i < num_slots(); ++i) {
@@ -112,12 +162,24 @@ const LmHead* Rank::head() const {
   return chunks_.back()->head();
 }
 
+// The units that a list of actions uses, found once.
+std::span<const int> Rank::uses_of(const ModelStage::Run& run, const RankActions& actions) {
+  const auto known = std::find_if(uses_.begin(), uses_.end(), [&run](const Uses& uses) {
+    return uses.list == run.list && uses.num_micros == run.num_micros;
+  });
+  if (known != uses_.end()) return known->units;
+  uses_.push_back({run.list, run.num_micros, stage_->uses(actions)});
+  return uses_.back().units;
+}
+
 void Rank::run(const ModelStage::Run& run) {
   const Schedule& schedule = run.list == Slots::List::kTraining
                                  ? programs_.training(run.num_micros)
                                  : programs_.evaluation(run.num_micros);
+  const RankActions& actions = schedule[static_cast<std::size_t>(mesh_->coord(Axis::kPp))];
+  store_->expect_uses(uses_of(run, actions));
   stage_->begin(run);
-  interpreter_->run(schedule[static_cast<std::size_t>(mesh_->coord(Axis::kPp))]);
+  interpreter_->run(actions);
 }
 
 double Rank::inv_tokens(int num_micros) const {
@@ -163,12 +225,16 @@ void Rank::sum_totals() {
 
 StepResult Rank::read_result() {
   const double inverse = state_.inv_tokens;
+  const double loss_scale = state_.loss_scale;
   double totals[2] = {0, 0};
   backend_.device.to_host(std::as_writable_bytes(std::span(&state_, 1)), state_tensor_);
   backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
   return {.loss = totals[0] * inverse,
           .grad_norm = state_.grad_norm,
           .is_finite = state_.skip == 0,
+          .can_go_on = state_.skip == 0 || loss_scale > state_.loss_scale,
+          .loss_scale = loss_scale,
+          .skipped = state_.skipped,
           .stops = totals[1] > 0};
 }
 
@@ -177,6 +243,7 @@ StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro>
   forward_backward(number, lr, micros, num_micros);
   {
     const Where where(ledger_, "update");
+    store_->begin_host_updates(state_tensor_);
     update_parameters(*ops_, *store_, config_.optimizer, state_tensor_);
     store_->publish();
     sum_totals();
@@ -185,11 +252,11 @@ StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro>
 }
 
 StepResult Rank::gradients(std::int64_t number, std::span<const HostMicro> micros, int num_micros) {
-  const std::int64_t updates = state_.updates;
+  const StepState before = state_;
   forward_backward(number, 0.0, micros, num_micros);
   sum_totals();
   const StepResult result = read_result();
-  state_.updates = updates;
+  state_ = before;
   return result;
 }
 
@@ -210,8 +277,10 @@ double Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
 MemoryPlan Rank::memory() const {
   MemoryPlan plan;
   for (const auto& arena : arenas_) {
-    plan.arenas.push_back(
-        {.name = arena->name(), .bytes = arena->peak(), .by_class = arena->peak_by_class()});
+    plan.arenas.push_back({.name = arena->name(),
+                           .bytes = arena->peak(),
+                           .by_class = arena->peak_by_class(),
+                           .on_host = arena->place() == Arena::Place::kHost});
   }
   return plan;
 }

@@ -23,7 +23,9 @@ struct RankConfig {
   ModelConfig model;  // complete
   LayoutConfig layout;
   std::int64_t seq_length = 0;
-  DType compute = DType::kF32;
+  DType compute = DType::kF32;  // f16: with a dynamic loss scale
+  DType moments = DType::kF32;
+  DType grads = DType::kF32;  // in which they are added up
   AdamWConfig optimizer;
   double max_norm = 1;                 // clip_grad; 0: no clipping
   std::uint64_t seed = 1;              // of dropout
@@ -45,8 +47,11 @@ struct Backend {
 struct StepResult {
   double loss = 0;  // mean nats per token of the global batch
   double grad_norm = 0;
-  bool is_finite = true;  // false: nothing was changed
-  bool stops = false;     // some rank has voted to stop: every rank sees it in the same step
+  bool is_finite = true;     // false: nothing was changed
+  bool can_go_on = true;     // false: not finite, and no smaller loss scale would help
+  double loss_scale = 1;     // of this step
+  std::int64_t skipped = 0;  // steps so far whose gradients did not fit, this one included
+  bool stops = false;        // some rank has voted to stop: every rank sees it in the same step
 };
 
 class Rank {
@@ -84,16 +89,26 @@ class Rank {
   // answer.
   std::string find_non_finite(std::span<const HostMicro> micros, int num_micros);
 
-  std::int64_t updates() const { return state_.updates; }  // steps that were not skipped
-  void set_updates(std::int64_t updates) { state_.updates = updates; }
+  // What a step leaves for the next: updates, loss_scale, good_steps, skipped.
+  const StepState& kept() const { return state_; }
+  void keep(const StepState& state) { state_ = state; }
 
   MemoryPlan memory() const;                        // high-water marks so far
   const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
 
  private:
-  Arena& make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities);
+  struct Uses {
+    Slots::List list;
+    int num_micros;
+    std::vector<int> units;
+  };
+  Arena& make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities,
+                    Arena::Place place = Arena::Place::kDevice);
+  void build_store(std::vector<UnitSpec> units, const std::optional<MemoryPlan>& capacities);
+  HostUpdates::Parts host_parts(Arena& arena);
+  std::span<const int> uses_of(const ModelStage::Run& run, const RankActions& actions);
   void build_chunks();
-  std::unique_ptr<ModelStage> build_stage(const std::optional<MemoryPlan>& capacities);
+  std::unique_ptr<ModelStage> build_stage(Arena& work, const std::optional<MemoryPlan>& capacities);
   int num_slots();
   void run(const ModelStage::Run& run);
   void write_state(double inv_tokens);
@@ -110,6 +125,8 @@ class Rank {
   InFlight in_flight_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Ops> host_ops_;  // null where nothing is offloaded, as transfers_
+  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Mesh> mesh_;
   std::optional<Programs> own_programs_;
@@ -123,6 +140,7 @@ class Rank {
   Tensor probe_counts_;  // i64 [layers of this rank]
   std::unique_ptr<ModelStage> stage_;
   std::unique_ptr<Interpreter> interpreter_;
+  std::vector<Uses> uses_;
   StepState state_;  // the host's copy
   bool votes_stop_ = false;
 };

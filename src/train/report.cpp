@@ -57,7 +57,10 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
   metrics.mfu = flops / seconds / peak_flops_;
   metrics.peak_bytes = peak_bytes_;
   metrics.valid_loss = valid_loss;
-  metrics_.write(metrics);
+  const std::array<ExtraMetric, 2> scaling = {
+      {{"loss_scale", result.loss_scale}, {"skipped", static_cast<double>(result.skipped)}}};
+  const bool is_scaled = config_.compute_type() == DType::kF16;
+  metrics_.write(metrics, std::span(scaling).first(is_scaled ? 2 : 0));
   const std::array<EventScalar, 5> scalars = {{{"train/loss", metrics.loss},
                                                {"train/grad_norm", metrics.grad_norm},
                                                {"train/lr", metrics.lr},
@@ -68,6 +71,12 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
                   .loss = metrics.loss,
                   .tokens_per_s = metrics.tokens_per_s,
                   .mfu = metrics.mfu});
+  if (!result.is_finite) {
+    message(
+        fmt::format("step {}: gradients overflowed at loss scale {}; the step is skipped and "
+                    "the scale halved",
+                    step, result.loss_scale));
+  }
   if (valid_loss) progress_.evaluation(step, *valid_loss);
 }
 

@@ -154,6 +154,7 @@ std::vector<std::int64_t> RunConfig::step_batches() const {
 }
 
 DType RunConfig::compute_type() const {
+  if (precision.compute == "fp16") return DType::kF16;
   return precision.compute == "bf16" ? DType::kBF16 : DType::kF32;
 }
 

@@ -18,15 +18,16 @@ void check_built(const RunConfig& config) {
   const auto text = [](const char* name, const std::string& value) {
     return fmt::format("{}='{}'", name, value);
   };
+  const bool is_cuda = config.device.kind == "cuda";
   const Limit limits[] = {
       {layout.sequence_parallel && layout.tp > 1, "layout.sequence_parallel=true with tp above 1",
        "false"},
-      {layout.zero_stage > 1, fmt::format("layout.zero_stage={}", layout.zero_stage), "1 or 0"},
       {layout.recompute != "none", text("layout.recompute", layout.recompute), "'none'"},
-      {layout.offload != "none", text("layout.offload", layout.offload), "'none'"},
-      {config.precision.compute == "fp16", "precision.compute='fp16'", "'bf16' or 'fp32'"},
-      {config.precision.grad_accum == "bf16", "precision.grad_accum='bf16'", "'fp32'"},
-      {config.optimizer.moments == "bf16", "optimizer.moments='bf16'", "'fp32'"},
+      {layout.offload == "stash", text("layout.offload", layout.offload), "'optimizer' or 'none'"},
+      {is_cuda && config.optimizer.moments == "bf16",
+       "optimizer.moments='bf16' with device.kind='cuda'", "'fp32'"},
+      {is_cuda && config.precision.grad_accum == "bf16",
+       "precision.grad_accum='bf16' with device.kind='cuda'", "'fp32'"},
       {config.data.order == "megatron", "data.order='megatron'", "'shuffled' or 'sequential'"},
       {!config.data.weights.empty(), "data.weights",
        "data.train alone: prefixes one after another"},

@@ -17,14 +17,24 @@ namespace {
 constexpr std::int64_t kChunk = 1 << 16;  // elements copied to the host at once
 constexpr const char* kUnfinished = ".partial-gradients";
 
+// What is written: a tensor's values times `factor`.
+struct Values {
+  const Tensor& tensor;
+  Device& home;
+  float factor = 1;
+};
+
 // Each part written is a sign of life: peers that wait in a barrier see that this rank is at work.
 void write_tensor(Rank& rank, StateWriter& writer, const Piece& piece, StateKind state,
-                  const Tensor& tensor) {
+                  const Values& from) {
   std::vector<float> host(static_cast<std::size_t>(std::min(kChunk, piece.count)));
   for (std::int64_t done = 0; done < piece.count; done += kChunk) {
     const std::int64_t count = std::min(kChunk, piece.count - done);
     const std::span<float> values(host.data(), static_cast<std::size_t>(count));
-    rank.device().to_host(std::as_writable_bytes(values), tensor.flat(done, count));
+    read_back(from.home, values, from.tensor.flat(done, count));
+    if (from.factor != 1) {
+      std::for_each(values.begin(), values.end(), [&](float& value) { value *= from.factor; });
+    }
     Piece part = piece;
     part.first += done;
     part.count = count;
@@ -43,20 +53,24 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
   const StateFiles files(canonical_params(config.model), StateSet::kTraining);
   const CheckpointSave save(config.checkpoint.dir, step);
   Communicator& world = rank.mesh().world();
+  rank.store().settle();
   if (is_writer_in_chief(rank)) save.begin(files);
   world.barrier();
   StateWriter writer(files, save.folder());
   for (const ParamStore::Owned& owned : rank.store().owned()) {
-    write_tensor(rank, writer, owned.piece, StateKind::kWeight, owned.weight);
-    write_tensor(rank, writer, owned.piece, StateKind::kExpAvg, owned.m);
-    write_tensor(rank, writer, owned.piece, StateKind::kExpAvgSq, owned.v);
+    write_tensor(rank, writer, owned.piece, StateKind::kWeight, {owned.weight, *owned.home});
+    write_tensor(rank, writer, owned.piece, StateKind::kExpAvg, {owned.m, *owned.home});
+    write_tensor(rank, writer, owned.piece, StateKind::kExpAvgSq, {owned.v, *owned.home});
   }
   writer.sync();
   world.barrier();
   if (is_writer_in_chief(rank)) {
     const std::int64_t samples = config.samples_before(step + 1);
     save.commit({.step = step,
-                 .updates = rank.updates(),
+                 .updates = rank.kept().updates,
+                 .loss_scale = rank.kept().loss_scale,
+                 .good_steps = rank.kept().good_steps,
+                 .skipped = rank.kept().skipped,
                  .position = samples,
                  .tokens = samples * config.train.seq_length,
                  .model = model_fields(config.model),
@@ -64,6 +78,17 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
                 static_cast<int>(config.checkpoint.keep));
   }
   world.barrier();
+}
+
+void resume(Rank& rank, const Manifest& manifest) {
+  StepState state = rank.kept();
+  state.updates = manifest.updates;
+  if (state.scale_window > 0 && manifest.loss_scale != 1) {
+    state.loss_scale = manifest.loss_scale;
+    state.good_steps = manifest.good_steps;
+    state.skipped = manifest.skipped;
+  }
+  rank.keep(state);
 }
 
 void save_gradients(Rank& rank, const RunConfig& config, const std::string& path) {
@@ -80,8 +105,10 @@ void save_gradients(Rank& rank, const RunConfig& config, const std::string& path
   world.barrier();
   {
     StateWriter writer(files, folder);
+    const auto unscaled = static_cast<float>(1 / rank.kept().loss_scale);
     for (const ParamStore::Owned& owned : rank.store().owned()) {
-      write_tensor(rank, writer, owned.piece, StateKind::kWeight, owned.grad);
+      write_tensor(rank, writer, owned.piece, StateKind::kWeight,
+                   {owned.grad, rank.device(), unscaled});
     }
   }
   world.barrier();

@@ -14,6 +14,9 @@ namespace orthant {
 // checkpoints that were there stay, and remove_unfinished() removes the rest.
 void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step);
 
+// Goes on where the steps of a checkpoint ended; its weights are loaded apart from this.
+void resume(Rank& rank, const Manifest& manifest);
+
 // All ranks call it together while gradients are summed. The file has Hugging Face's names.
 void save_gradients(Rank& rank, const RunConfig& config, const std::string& path);
 // What a save_gradients() that failed has left.

@@ -72,6 +72,25 @@ TEST_F(Resume, AfterALimitOfTimeNoBitDiffers) {
   EXPECT_EQ(losses("log"), losses("log0"));
 }
 
+// Scale, rounding by chance, gathered weights and the host's state all go on where they were.
+TEST_F(Resume, OfEverythingNarrowShardedAndOffloadedDiffersInNoBit) {
+  const std::vector<std::string> options = {
+      "--precision.compute=fp16",   "--precision.grad_accum=bf16", "--optimizer.moments=bf16",
+      "--layout.offload=optimizer", "--layout.zero_stage=3",       "--layout.ranks=2"};
+  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+  expect_trains(with(options, {"--train.max_minutes=1e-6"}));
+  EXPECT_EQ(losses("log").size(), 1U);
+  expect_trains(options);
+  EXPECT_EQ(losses("log"), losses("log0"));
+  EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+  std::ifstream file(at("log/metrics.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    const Json step = Json::parse(line);
+    EXPECT_EQ(step["loss_scale"], 65536) << line;
+    EXPECT_EQ(step["skipped"], 0) << line;
+  }
+}
+
 TEST_F(Resume, InAnotherLayoutFollowsTheSameCurve) {
   const std::vector<std::string> options = {"--train.steps=12", "--checkpoint.interval=4"};
   expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));

@@ -81,7 +81,7 @@ TEST(ExactSum, CarriesReachTheNextDigits) {
 TEST(ExactSum, OrderAndGroupingChangeNoBit) {
   const std::vector<float> g = wild_gradient(64 * 501 + 17);
   Limbs whole{};
-  add_squares(whole, g);
+  add_squares<float>(whole, g);
   const double expected = exact_value(whole);
   carry_over(whole);
   // Ranks own runs of whole blocks; they sum them in any order, and limbs are added as integers.
@@ -94,8 +94,8 @@ TEST(ExactSum, OrderAndGroupingChangeNoBit) {
       const std::size_t last = std::min(num_blocks * (rank + 1) / num_ranks * kNormBlock, g.size());
       const std::span<const float> mine = std::span(g).subspan(first, last - first);
       const std::size_t half = mine.size() / 2 / kNormBlock * kNormBlock;
-      add_squares(limbs, mine.subspan(half));
-      add_squares(limbs, mine.first(half));
+      add_squares<float>(limbs, mine.subspan(half));
+      add_squares<float>(limbs, mine.first(half));
       if (rank % 2 == 0) carry_over(limbs);
       for (std::size_t i = 0; i < limbs.size(); ++i) {
         total[i] += limbs[i];
@@ -124,20 +124,20 @@ TEST(ExactSum, WhatIsNotFiniteIsCounted) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> g(200, 1.0f);
   Limbs limbs{};
-  add_squares(limbs, g);
+  add_squares<float>(limbs, g);
   EXPECT_EQ(exact_value(limbs), 200);
   g[3] = kInfinity;
   g[190] = std::numeric_limits<float>::quiet_NaN();
   limbs = {};
-  add_squares(limbs, g);
+  add_squares<float>(limbs, g);
   EXPECT_EQ(limbs[kNormDigits], 2);
   EXPECT_EQ(exact_value(limbs), std::numeric_limits<double>::infinity());
   // So is a block that leaves the range of the digits: a norm of 2^80.
   limbs = {};
-  add_squares(limbs, std::array{0x1p80f});
+  add_squares<float>(limbs, std::array{0x1p80f});
   EXPECT_EQ(limbs[kNormDigits], 1);
   limbs = {};
-  add_squares(limbs, std::array{0x1.fffffep79f});
+  add_squares<float>(limbs, std::array{0x1.fffffep79f});
   EXPECT_EQ(limbs[kNormDigits], 0);
 }
 

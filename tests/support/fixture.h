@@ -173,9 +173,10 @@ inline Curve train(const Training& training, const ParamSource& source,
         curve.norm.push_back(result.grad_norm);
       }
     }
+    const std::string ledger = compare_ledgers(plan.step, rank.ledger().entries());
+    rank.store().settle();
     const std::lock_guard lock(mutex);
     const std::string memory = compare_plans(plan.memory, rank.memory());
-    const std::string ledger = compare_ledgers(plan.step, rank.ledger().entries());
     if (!memory.empty()) curve.memory_fault = fmt::format("rank {}: {}", r, memory);
     if (!ledger.empty()) curve.ledger_fault = fmt::format("rank {}: {}", r, ledger);
     gather(rank, false, curve.weights);

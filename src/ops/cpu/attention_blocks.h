@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "ops/attention.h"
-#include "ops/cpu/dropout_words.h"
 #include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/gemm_tile.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/random_words.h"
 
 namespace orthant::cpu {
 

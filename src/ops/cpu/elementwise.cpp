@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "ops/cpu/backend.h"
-#include "ops/cpu/dropout_words.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/random_words.h"
 
 namespace orthant::cpu {
 namespace {
@@ -84,9 +84,11 @@ void CpuOps::exec(const Add& a, const Tensor& /*workspace*/) {
 void CpuOps::exec(const Accumulate& a, const Tensor& /*workspace*/) {
   with_type(a.x.dtype, Accumulate::kName, [&](auto element) {
     const auto* x = a.x.ptr<const decltype(element)>();
-    const float* y = a.y.ptr<const float>();
-    fill<float>(a.y, 3 * a.y.bytes(), num_threads_, [=](std::int64_t i, auto lanes) {
-      return load(y + i, lanes) + load(x + i, lanes);
+    with_type(a.y.dtype, Accumulate::kName, [&](auto sum) {
+      const auto* y = a.y.ptr<const decltype(sum)>();
+      fill<decltype(sum)>(a.y, 3 * a.y.bytes(), num_threads_, [=](std::int64_t i, auto lanes) {
+        return load(y + i, lanes) + load(x + i, lanes);
+      });
     });
   });
 }

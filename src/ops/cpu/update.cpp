@@ -4,10 +4,13 @@
 #include <array>
 #include <cmath>
 
+#include "ops/clip.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/random_words.h"
 #include "ops/exact_sum.h"
+#include "ops/random_rounding.h"
 
 namespace orthant::cpu {
 namespace {
@@ -27,12 +30,13 @@ constexpr std::int64_t kRun = 16 * kNormBlock;  // elements of sixteen blocks
 
 // Sixteen blocks at g. They are read across, which the processor does not foresee: so the lines of
 // the run after the next are asked for.
-void add_sixteen_blocks(NormLimbs limbs, const float* g) {
-  constexpr int kLine = 16;  // elements
+template <class T>
+void add_sixteen_blocks(NormLimbs limbs, const T* g) {
+  constexpr int kLine = 64 / sizeof(T);  // elements
   D4 sums[4] = {};
   for (int i = 0; i < kNormBlock; i += kLanes) {
     for (std::int64_t line = 0; line < kLanes; ++line) {
-      const float* ahead = g + 2 * kRun + (i + line) * kLine;
+      const T* ahead = g + 2 * kRun + (i + line) * kLine;
       _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
     }
     for (int half = 0; half < 2; ++half) {
@@ -55,12 +59,13 @@ void add_sixteen_blocks(NormLimbs limbs, const float* g) {
   }
 }
 
-void add_all_squares(NormLimbs limbs, const float* g, std::int64_t n) {
+template <class T>
+void add_all_squares(NormLimbs limbs, const T* g, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kRun <= n; i += kRun) {
     add_sixteen_blocks(limbs, g + i);
   }
-  add_squares(limbs, {g + i, static_cast<std::size_t>(n - i)});
+  add_squares(limbs, std::span(g + i, static_cast<std::size_t>(n - i)));
 }
 
 // What AdamW needs of one call, in f32.
@@ -87,51 +92,111 @@ AdamNumbers adam_numbers(const AdamW& a, const StepState& state) {
           .decay = static_cast<float>(state.lr * a.weight_decay)};
 }
 
-template <class T, class Lanes>
-inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, std::int64_t i,
-                        Lanes lanes) {
+// How moments are kept: in f32 ...
+struct PlainMoments {
+  using Element = float;
+  void keep(float* m_at, F8 m, float* v_at, F8 v, std::int64_t /*i*/, auto lanes) const {
+    store(m_at, m, lanes);
+    store(v_at, v, lanes);
+  }
+};
+
+// ... or in bf16, rounded by chance: `words` are those of elements `first` on.
+struct RoundedMoments {
+  using Element = BFloat16;
+  const std::uint32_t* words;
+  std::int64_t first;
+
+  void keep(BFloat16* m_at, F8 m, BFloat16* v_at, F8 v, std::int64_t i, auto lanes) const {
+    const I8 word = _mm256_loadu_si256(reinterpret_cast<const I8*>(words + (i - first)));
+    store_upper(m_at, m, _mm256_and_si256(word, _mm256_set1_epi32(0xffff)), lanes);
+    store_upper(v_at, v, _mm256_srli_epi32(word, 16), lanes);
+  }
+  // round_by_chance() of random_rounding.h: what is added carries into the upper half or not.
+  static void store_upper(BFloat16* at, F8 x, I8 chance, auto lanes) {
+    const I8 sum = _mm256_add_epi32(_mm256_castps_si256(x), chance);
+    const F8 is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    const I8 upper = _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000u)));
+    store(at, _mm256_blendv_ps(_mm256_castsi256_ps(upper), x, is_nan), lanes);
+  }
+};
+
+inline F8 load_grad(const AdamW& a, std::int64_t i, auto lanes) {
+  if (a.grad.dtype == DType::kBF16) return load(a.grad.ptr<const BFloat16>() + i, lanes);
+  return load(a.grad.ptr<const float>() + i, lanes);
+}
+
+template <class T, class Moments, class Lanes>
+inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, const Moments& moments,
+                        std::int64_t i, Lanes lanes) {
   float* const master_at = a.master.ptr<float>() + i;
-  float* const m_at = a.m.ptr<float>() + i;
-  float* const v_at = a.v.ptr<float>() + i;
-  const F8 g = load(a.grad.ptr<const float>() + i, lanes) * splat(n.clip);
+  auto* const m_at = a.m.ptr<typename Moments::Element>() + i;
+  auto* const v_at = a.v.ptr<typename Moments::Element>() + i;
+  const F8 g = load_grad(a, i, lanes) * splat(n.clip);
   const F8 m = fma(splat(n.beta1), load(m_at, lanes), splat(n.rest1) * g);
   const F8 v = fma(splat(n.beta2), load(v_at, lanes), (splat(n.rest2) * g) * g);
   const F8 divisor = fma(_mm256_sqrt_ps(v), splat(n.root), splat(n.eps));
   const F8 step = (splat(n.rate) * m) / divisor;
   const F8 before = load(master_at, lanes);
   const F8 master = before - fma(splat(n.decay), before, step);
-  store(m_at, m, lanes);
-  store(v_at, v, lanes);
+  moments.keep(m_at, m, v_at, v, i, lanes);
   store(master_at, master, lanes);
   if (value != nullptr) store(value + i, master, lanes);
+}
+
+template <class T>
+void adam_share(const AdamW& a, const AdamNumbers& n, T* value, std::int64_t first,
+                std::int64_t last) {
+  for_vectors(last - first, [&](std::int64_t i, auto lanes) {
+    adam_vector(a, n, value, PlainMoments{}, first + i, lanes);
+  });
+}
+
+// Run by run of elements that lie side by side in the whole tensor, as their random words do.
+template <class T>
+void adam_share_rounded(const AdamW& a, const StepState& state, const AdamNumbers& n, T* value,
+                        std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kWords = 256;
+  alignas(32) std::uint32_t buffer[kWords + 2 * kWordsAtOnce];
+  const std::uint64_t stream = rounding_stream(a.stream, state.step);
+  while (first < last) {
+    const std::int64_t count = std::min({kWords, last - first, a.places.neighbours(first)});
+    const auto element = static_cast<std::uint64_t>(a.places.of(first));
+    const RoundedMoments moments{.words = words_of(state.seed, stream, element, count, buffer),
+                                 .first = first};
+    for_vectors(count, [&](std::int64_t i, auto lanes) {
+      adam_vector(a, n, value, moments, first + i, lanes);
+    });
+    first += count;
+  }
 }
 
 }  // namespace
 
 void CpuOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
   const NormLimbs sum(a.sum.ptr<std::int64_t>(), kNormLimbs);
-  const auto* g = a.g.ptr<const float>();
-  for_shares(num_threads_, a.g.count(), 16 * kNormBlock, a.g.bytes(),
-             [&](std::int64_t first, std::int64_t last) {
-               std::array<std::int64_t, kNormLimbs> here{};
-               add_all_squares(here, g + first, last - first);
+  with_type(a.g.dtype, SquaredNorm::kName, [&](auto element) {
+    const std::span all(a.g.ptr<const decltype(element)>(), static_cast<std::size_t>(a.g.count()));
+    const std::size_t skipped = add_first_squares(sum, all, a.start);
+    const auto* g = all.data() + skipped;
+    const std::int64_t count = a.g.count() - static_cast<std::int64_t>(skipped);
+    for_shares(num_threads_, count, 16 * kNormBlock, a.g.bytes(),
+               [&](std::int64_t first, std::int64_t last) {
+                 std::array<std::int64_t, kNormLimbs> here{};
+                 add_all_squares(here, g + first, last - first);
 #pragma omp critical(orthant_squared_norm)
-               for (int i = 0; i < kNormLimbs; ++i) {
-                 sum[static_cast<std::size_t>(i)] += here[static_cast<std::size_t>(i)];
-               }
-             });
+                 for (int i = 0; i < kNormLimbs; ++i) {
+                   sum[static_cast<std::size_t>(i)] += here[static_cast<std::size_t>(i)];
+                 }
+               });
+  });
   carry_over(sum);
 }
 
 void CpuOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
   StepState& state = *a.step_state.ptr<StepState>();
   const ConstNormLimbs sum(a.sum.ptr<const std::int64_t>(), kNormLimbs);
-  state.grad_norm = std::sqrt(exact_value(sum)) / state.loss_scale;
-  const bool clips = state.max_norm > 0;
-  const double clip = clips ? std::min(1.0, state.max_norm / (state.grad_norm + 1e-6)) : 1.0;
-  state.clip_factor = clip / state.loss_scale;
-  state.skip = std::isfinite(state.grad_norm) ? 0 : 1;
-  state.updates += 1 - state.skip;
+  apply_norm(state, exact_value(sum));
 }
 
 void CpuOps::exec(const AdamW& a, const Tensor& workspace) {
@@ -146,9 +211,11 @@ void CpuOps::exec(const AdamW& a, const Tensor& workspace) {
     auto* value = a.value.ptr<decltype(element)>();
     for_shares(num_threads_, a.master.count(), 64, 7 * a.master.bytes(),
                [&](std::int64_t first, std::int64_t last) {
-                 for_vectors(last - first, [&](std::int64_t i, auto lanes) {
-                   adam_vector(a, numbers, value, first + i, lanes);
-                 });
+                 if (a.m.dtype == DType::kBF16) {
+                   adam_share_rounded(a, state, numbers, value, first, last);
+                 } else {
+                   adam_share(a, numbers, value, first, last);
+                 }
                });
   });
 }

@@ -18,11 +18,6 @@ using F8 = __m256;
 using I8 = __m256i;
 inline constexpr int kLanes = 8;
 
-// An IEEE half, the storage of DType::kF16.
-struct Half {
-  std::uint16_t bits = 0;
-};
-
 // Floats at the start of a cache line, not initialised: pages that are never used cost nothing.
 class AlignedFloats {
  public:

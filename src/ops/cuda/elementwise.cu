@@ -87,6 +87,8 @@ void CudaOps::exec(const Add& a, const Tensor& /*workspace*/) {
 }
 
 void CudaOps::exec(const Accumulate& a, const Tensor& /*workspace*/) {
+  ORTHANT_CHECK(a.y.dtype == DType::kF32,
+                "accumulate: the cuda backend has no kernel for sums in {}", name_of(a.y.dtype));
   with_type(a.x.dtype, Accumulate::kName, [&](auto element) {
     using T = decltype(element);
     map(stream_, are_aligned(a.y, a.x), Sum{}, a.y.count(), a.y.ptr<float>(),

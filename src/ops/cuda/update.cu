@@ -79,12 +79,21 @@ __global__ void carry_kernel(std::int64_t* sum) {
 }
 
 __global__ void clip_kernel(StepState* state, const std::int64_t* sum) {
+  // apply_norm() of ops/clip.h.
   state->grad_norm = sqrt(exact_value(sum)) / state->loss_scale;
   const bool clips = state->max_norm > 0;
   const double clip = clips ? fmin(1.0, state->max_norm / (state->grad_norm + 1e-6)) : 1.0;
   state->clip_factor = clip / state->loss_scale;
   state->skip = isfinite(state->grad_norm) ? 0 : 1;
   state->updates += 1 - state->skip;
+  if (state->scale_window == 0) return;
+  state->skipped += state->skip;
+  state->good_steps = state->skip != 0 ? 0 : state->good_steps + 1;
+  if (state->skip != 0) state->loss_scale = fmax(state->loss_scale / 2, kLeastLossScale);
+  if (state->good_steps == state->scale_window) {
+    state->loss_scale *= 2;
+    state->good_steps = 0;
+  }
 }
 
 struct AdamSettings {
@@ -176,12 +185,21 @@ __global__ void adam_kernel(AdamSettings settings, const StepState* state, std::
 }  // namespace
 
 void CudaOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
-  const std::int64_t count = a.g.count();
-  const auto blocks = static_cast<unsigned>(
-      std::min<std::int64_t>(kMostBlocks, blocks_for(count, kNormBlock * kSquareThreads)));
-  if (count == 0) return;
-  const auto kernel = is_aligned(a.g) ? squares_kernel<true> : squares_kernel<false>;
-  kernel<<<blocks, kSquareThreads, 0, stream_>>>(count, a.g.ptr<const float>(), a.sum.ptr<Limb>());
+  ORTHANT_CHECK(a.g.dtype == DType::kF32, "squared_norm: the cuda backend has no kernel for {}",
+                name_of(a.g.dtype));
+  const std::int64_t all = a.g.count();
+  if (all == 0) return;
+  // What is left of a block that began before g, then the blocks from there on.
+  const std::int64_t head = a.start == 0 ? 0 : std::min<std::int64_t>(all, kNormBlock - a.start);
+  for (const Tensor& part : {a.g.flat(0, head), a.g.flat(head, all - head)}) {
+    const std::int64_t count = part.count();
+    if (count == 0) continue;
+    const auto blocks = static_cast<unsigned>(
+        std::min<std::int64_t>(kMostBlocks, blocks_for(count, kNormBlock * kSquareThreads)));
+    const auto kernel = is_aligned(part) ? squares_kernel<true> : squares_kernel<false>;
+    kernel<<<blocks, kSquareThreads, 0, stream_>>>(count, part.ptr<const float>(),
+                                                   a.sum.ptr<Limb>());
+  }
   carry_kernel<<<1, 1, 0, stream_>>>(a.sum.ptr<std::int64_t>());
   check_launch(SquaredNorm::kName);
 }
@@ -192,6 +210,9 @@ void CudaOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
 }
 
 void CudaOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
+  ORTHANT_CHECK(a.m.dtype == DType::kF32 && a.grad.dtype == DType::kF32,
+                "adamw: the cuda backend has no kernel for moments in {} and gradients in {}",
+                name_of(a.m.dtype), name_of(a.grad.dtype));
   const AdamSettings settings{
       .beta1 = a.beta1, .beta2 = a.beta2, .eps = a.eps, .weight_decay = a.weight_decay};
   const AdamTensors tensors{.master = a.master.ptr<float>(),

@@ -1,27 +1,48 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/clip.h"
 #include "ops/exact_sum.h"
+#include "ops/random_rounding.h"
 #include "ops/ref/doubles.h"
 #include "ops/ref/ref_ops.h"
 
 namespace orthant {
+namespace {
+
+// `shift`: which bits of an element's word decide.
+void store_moments(const AdamW& a, const StepState& state, const Doubles& values, const Tensor& to,
+                   int shift) {
+  if (to.dtype != DType::kBF16) return values.store(to);
+  const std::uint64_t stream = rounding_stream(a.stream, state.step);
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    const auto element = static_cast<std::uint64_t>(a.places.of(i));
+    const std::uint32_t word = rounding_word(state.seed, stream, element);
+    to.ptr<BFloat16>()[i] = round_by_chance(static_cast<float>(values[i]), word >> shift);
+  }
+}
+
+}  // namespace
 
 void RefOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
   const NormLimbs sum(a.sum.ptr<std::int64_t>(), kNormLimbs);
-  add_squares(sum, {a.g.ptr<const float>(), static_cast<std::size_t>(a.g.count())});
+  const auto add = [&](auto element) {
+    const std::span<const decltype(element)> g(a.g.ptr<const decltype(element)>(),
+                                               static_cast<std::size_t>(a.g.count()));
+    add_squares(sum, g.subspan(add_first_squares(sum, g, a.start)));
+  };
+  if (a.g.dtype == DType::kBF16) {
+    add(BFloat16{});
+  } else {
+    add(float{});
+  }
   carry_over(sum);
 }
 
 void RefOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
   StepState& state = step_state_of(a.step_state);
   const ConstNormLimbs sum(a.sum.ptr<const std::int64_t>(), kNormLimbs);
-  state.grad_norm = std::sqrt(exact_value(sum)) / state.loss_scale;
-  const double clip =
-      state.max_norm > 0 ? std::min(1.0, state.max_norm / (state.grad_norm + 1e-6)) : 1;
-  state.clip_factor = clip / state.loss_scale;
-  state.skip = std::isfinite(state.grad_norm) ? 0 : 1;
-  state.updates += 1 - state.skip;
+  apply_norm(state, exact_value(sum));
 }
 
 void RefOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
@@ -41,8 +62,10 @@ void RefOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
     master[i] -= state.lr * (step + a.weight_decay * master[i]);
   }
   master.store(a.master);
-  m.store(a.m);
-  v.store(a.v);
+  if (state.skip == 0) {
+    store_moments(a, state, m, a.m, 0);
+    store_moments(a, state, v, a.v, 16);
+  }
   master.round_to(DType::kF32);
   master.store(a.value);
 }

@@ -1,5 +1,5 @@
-// The random words of dropout for a run of neighbouring elements: philox() of base/random.h on
-// eight counters at a time.
+// The random words of a run of neighbouring elements: philox() of base/random.h on eight counters
+// at a time. Element e has word e % 4 of block e / 4.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ inline void wide_product(I8 x, std::uint32_t factor, I8& low, I8& high) {
 }
 
 // Words of blocks `block` .. `block` + 7, in the order of their elements.
-inline void dropout_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
-                          std::uint32_t* words) {
+inline void random_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
+                         std::uint32_t* words) {
   const I8 lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   I8 x0 = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(block)), lane);
   // The upper half is one more where the lower half has wrapped: where it is below its lane.
@@ -60,6 +60,17 @@ inline void dropout_words(std::uint64_t seed, std::uint64_t stream, std::uint64_
   _mm256_storeu_si256(out + 3, _mm256_permute2x128_si256(odd0, odd1, 0x31));
 }
 
+// Fills `buffer` (count + 2 * kWordsAtOnce words) and returns where the word of `element` is.
+inline const std::uint32_t* words_of(std::uint64_t seed, std::uint64_t stream,
+                                     std::uint64_t element, std::int64_t count,
+                                     std::uint32_t* buffer) {
+  const auto skipped = static_cast<std::int64_t>(element % 4);
+  for (std::int64_t i = 0; i < skipped + count; i += kWordsAtOnce) {
+    random_words(seed, stream, element / 4 + static_cast<std::uint64_t>(i) / 4, buffer + i);
+  }
+  return buffer + skipped;
+}
+
 // One dropout of one step.
 struct DropoutRule {
   std::uint64_t seed;
@@ -67,14 +78,9 @@ struct DropoutRule {
   std::uint32_t threshold;
   float scale;  // of what is kept: 1 / (1 - p)
 
-  // Fills `buffer` (count + 2 * kWordsAtOnce words) and returns where the word of `element` is.
   const std::uint32_t* words(std::uint64_t element, std::int64_t count,
                              std::uint32_t* buffer) const {
-    const auto skipped = static_cast<std::int64_t>(element % 4);
-    for (std::int64_t i = 0; i < skipped + count; i += kWordsAtOnce) {
-      dropout_words(seed, stream, element / 4 + static_cast<std::uint64_t>(i) / 4, buffer + i);
-    }
-    return buffer + skipped;
+    return words_of(seed, stream, element, count, buffer);
   }
 
   // scale where the word keeps its element, else 0.

@@ -1,0 +1,63 @@
+// Copies between device and host own their memory until they are waited for.
+#include "mem/transfers.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "mem/arena.h"
+
+namespace orthant {
+namespace {
+
+struct Bed {
+  explicit Bed(std::unique_ptr<Device> made) : device(std::move(made)) {}
+  std::unique_ptr<Device> device;
+  Ledger ledger;
+  InFlight in_flight;
+  Arena arena{*device, in_flight, "device", 4096};
+  Arena host_arena{device->host(), in_flight, "host", 4096};
+  Transfers transfers{*device, ledger, in_flight};
+  Tensor here = arena.alloc({8}, DType::kF32, MemClass::kActivations);
+  Tensor there = host_arena.alloc({8}, DType::kF32, MemClass::kActivations);
+};
+
+TEST(Transfers, BringBackWhatTheyTookOut) {
+  Bed bed(make_host_device());
+  for (int i = 0; i < 8; ++i) {
+    bed.here.ptr<float>()[i] = static_cast<float>(i + 1);
+  }
+  bed.transfers.wait(bed.transfers.start_out(bed.there, bed.here));
+  for (int i = 0; i < 8; ++i) {
+    bed.here.ptr<float>()[i] = 0;
+  }
+  bed.transfers.wait(bed.transfers.start_in(bed.here, bed.there));
+  EXPECT_EQ(bed.here.ptr<float>()[7], 8);
+  EXPECT_TRUE(bed.in_flight.empty());
+}
+
+TEST(Transfers, OwnTheirMemoryInADryRunToo) {
+  for (auto* make : {make_host_device, make_meta_device}) {
+    Bed bed(make());
+    const Token out = bed.transfers.start_out(bed.there, bed.here);
+    EXPECT_NO_THROW(bed.in_flight.check_read(bed.here, "reader"));
+    EXPECT_THROW(bed.in_flight.check_write(bed.here, "writer"), Error);
+    EXPECT_THROW((void)bed.transfers.start_in(bed.here, bed.there), Error);
+    EXPECT_THROW(bed.host_arena.rewind({}), Error);
+    bed.transfers.wait(out);
+    EXPECT_THROW(bed.transfers.wait(out), Error);
+    const Token in = bed.transfers.start_in(bed.here, bed.there);
+    EXPECT_THROW(bed.in_flight.check_read(bed.here, "reader"), Error);
+    bed.transfers.wait(in);
+    EXPECT_THROW((void)bed.transfers.start_in(bed.here.flat(0, 4), bed.there), Error);
+
+    const auto entries = bed.ledger.entries();
+    ASSERT_EQ(entries.size(), 4u);
+    EXPECT_EQ(entries[0].lane, Lane::kCopyOut);
+    EXPECT_EQ(entries[0].message_bytes, 32);
+    EXPECT_EQ(entries[1].waits_for, entries[0].starts);
+    EXPECT_EQ(entries[2].lane, Lane::kCopyIn);
+  }
+}
+
+}  // namespace
+}  // namespace orthant
