@@ -22,6 +22,7 @@ struct LayoutConfig {
   std::string zero_gather = "micro";
   std::string recompute = "none";
   std::int64_t recompute_blocks = 0;
+  bool split_saved_inputs = false;
   std::string offload = "none";
   double offload_fraction = 1;
   double deadline_s = 600;
@@ -31,11 +32,14 @@ struct LayoutConfig {
   template <class Visitor>
   void fields(Visitor&& v) {
     v("ranks", ranks, "all ranks; dp = ranks / (tp * pp)");
-    v("tp", tp, "tensor-parallel ranks; divides heads, kv heads and ffn, pads the vocabulary");
+    v("tp", tp,
+      "tensor-parallel ranks; divides heads and ffn, pads the vocabulary; divides kv_heads, or is "
+      "a "
+      "multiple: then several ranks hold one");
     v("pp", pp, "pipeline stages");
     v("virtual_stages", virtual_stages, "model parts a stage holds (interleaving)");
     v("sequence_parallel", sequence_parallel,
-      "split the rows of a micro-batch over tp outside the matrix products");
+      "split the rows of a micro-batch over tp outside the matrix products: saves activations");
     v("micro_batch", micro_batch, "sequences in a micro-batch of one dp rank");
     v("schedule", schedule, "gpipe, 1f1b, interleaved, zero_bubble, zero_bubble_v or file");
     v("schedule_file", schedule_file, "text of the schedule, for schedule = \"file\"");
@@ -43,10 +47,16 @@ struct LayoutConfig {
     v("zero_stage", zero_stage,
       "shard over dp: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters");
     v("zero_gather", zero_gather, "ZeRO-3: micro (weights gathered per micro-batch) or step");
-    v("recompute", recompute, "none, cheap, attention or block");
+    v("recompute", recompute,
+      "what backward computes again: none, cheap (norms and activations), attention (and "
+      "attention), "
+      "block (all)");
     v("recompute_blocks", recompute_blocks, "recompute only the first N blocks of a stage; 0: all");
+    v("split_saved_inputs", split_saved_inputs,
+      "recompute=block: each tp rank keeps its part of a block's input, gathered in backward");
     v("offload", offload, "none, stash or optimizer");
-    v("offload_fraction", offload_fraction, "share of what is offloaded, 0 to 1");
+    v("offload_fraction", offload_fraction,
+      "share of the blocks or the state that is offloaded, 0 to 1");
     v("deadline_s", deadline_s, "seconds a collective may wait");
   }
 };

@@ -62,7 +62,8 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
                                  .num_threads = backend_.num_threads,
                                  .target = config_.target,
                                  .queue = backend_.device.queue()});
-  chunk_ = std::make_unique<Chunk>(config_.model, chunk_range({config_.model.layers}, 0), *mesh_);
+  chunk_ = std::make_unique<Chunk>(config_.model, layout, chunk_range({config_.model.layers}, 0),
+                                   *mesh_);
   std::vector<UnitSpec> units;
   chunk_->move_units(units);
   store_ = std::make_unique<ParamStore>(

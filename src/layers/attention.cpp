@@ -15,9 +15,10 @@ Attention::Attention(const BlockConfig& config, const std::vector<ParamSpec>& sp
       dropout_site_(stream_of(prefix + ".dropout")),
       block_(block),
       qkv_(pick_specs(specs, {".attn.q.weight", ".attn.kv.weight"}),
-           pick_specs(specs, {".attn.q.bias", ".attn.kv.bias"}), config.C, Split::kColumn, mesh),
+           pick_specs(specs, {".attn.q.bias", ".attn.kv.bias"}), config.C, Split::kColumn,
+           config.rows, mesh),
       proj_(pick_specs(specs, {".attn.proj.weight"}), pick_specs(specs, {".attn.proj.bias"}),
-            heads_ * config.D, Split::kRow, mesh) {}
+            heads_ * config.D, Split::kRow, config.rows, mesh) {}
 
 AttentionShape Attention::shape_of(const Context& ctx) const {
   return {.B = ctx.micro.B,
@@ -44,9 +45,14 @@ void Attention::rotate(Context& ctx, const Tensor& qkv, Rotate direction) const 
 
 Token Attention::forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                          Saved& saved) const {
-  const std::int64_t T = x.shape[0];
+  const std::int64_t T = ctx.micro.T();
   saved.qkv = stash.alloc({T, qkv_.out_features()}, x.dtype);
-  saved.o = stash.alloc({T, heads_ * config_.D}, x.dtype);
+  Frame frame(ctx.work);
+  const bool keeps = config_.again != Again::kAttention;
+  const auto alloc = [&](const Shape& shape, DType type) {
+    return keeps ? stash.alloc(shape, type) : frame.alloc(shape, type);
+  };
+  saved.o = alloc({T, heads_ * config_.D}, x.dtype);
   ctx.mesh.tp().wait(qkv_.forward(ctx, saved.qkv, x));
   rotate(ctx, saved.qkv, Rotate::kForward);
   if (ctx.cache != nullptr) {
@@ -59,16 +65,39 @@ Token Attention::forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& 
                                 .shape = shape_of(ctx),
                                 .start = ctx.cache->length});
   } else {
-    saved.lse = stash.alloc({ctx.micro.B, heads_, ctx.micro.S}, DType::kF32);
-    ctx.ops.run(AttentionFwd{.o = saved.o,
-                             .lse = saved.lse,
-                             .qkv = saved.qkv,
-                             .slopes = ctx.constants.slopes,
-                             .sample_ids = ctx.micro.sample_ids,
-                             .step_state = ctx.step_state,
-                             .shape = shape_of(ctx)});
+    saved.lse = alloc({ctx.micro.B, heads_, ctx.micro.S}, DType::kF32);
+    attend(ctx, saved);
   }
   return proj_.forward(ctx, y, saved.o);
+}
+
+void Attention::attend(Context& ctx, const Saved& saved) const {
+  ctx.ops.run(AttentionFwd{.o = saved.o,
+                           .lse = saved.lse,
+                           .qkv = saved.qkv,
+                           .slopes = ctx.constants.slopes,
+                           .sample_ids = ctx.micro.sample_ids,
+                           .step_state = ctx.step_state,
+                           .shape = shape_of(ctx)});
+}
+
+void Attention::attend_again(Context& ctx, Frame& frame, Saved& saved) const {
+  saved.o = frame.alloc(saved.o.shape, saved.o.dtype);
+  saved.lse = frame.alloc(saved.lse.shape, saved.lse.dtype);
+  attend(ctx, saved);
+}
+
+void Attention::attend_backward(Context& ctx, const Tensor& d_o, const Saved& saved) const {
+  ctx.ops.run(AttentionBwd{.dqkv = saved.qkv,
+                           .do_ = d_o,
+                           .o = saved.o,
+                           .lse = saved.lse,
+                           .qkv = saved.qkv,
+                           .slopes = ctx.constants.slopes,
+                           .sample_ids = ctx.micro.sample_ids,
+                           .step_state = ctx.step_state,
+                           .shape = shape_of(ctx)});
+  rotate(ctx, saved.qkv, Rotate::kBackward);
 }
 
 void Attention::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy,
@@ -77,18 +106,20 @@ void Attention::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy,
     Frame frame(ctx.work);
     const Tensor d_o = frame.alloc(saved.o.shape, saved.o.dtype);
     proj_.backward_input(ctx, d_o, dy);
-    ctx.ops.run(AttentionBwd{.dqkv = saved.qkv,
-                             .do_ = d_o,
-                             .o = saved.o,
-                             .lse = saved.lse,
-                             .qkv = saved.qkv,
-                             .slopes = ctx.constants.slopes,
-                             .sample_ids = ctx.micro.sample_ids,
-                             .step_state = ctx.step_state,
-                             .shape = shape_of(ctx)});
+    attend_backward(ctx, d_o, saved);
   }
-  rotate(ctx, saved.qkv, Rotate::kBackward);
   qkv_.backward_input(ctx, dx, saved.qkv);
+}
+
+void Attention::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                         Saved& saved) const {
+  {
+    Frame frame(ctx.work);
+    const Tensor d_o = frame.alloc(saved.o.shape, saved.o.dtype);
+    proj_.backward(ctx, d_o, dy, saved.o);
+    attend_backward(ctx, d_o, saved);
+  }
+  qkv_.backward(ctx, dx, saved.qkv, x);
 }
 
 void Attention::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x,

@@ -19,16 +19,22 @@ class Attention {
   Attention(const BlockConfig& config, const std::vector<ParamSpec>& specs,
             const std::string& prefix, int block, const Mesh& mesh);
 
-  // y = the projection's output, complete when the token is.
+  // own_rows(y) = the projection's output, complete when the token is. y is [T,C], x own rows.
   [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                               Saved& saved) const;
-  // dx [T,C] is the caller's.
+  // saved.o and saved.lse again, from saved.qkv, in the frame.
+  void attend_again(Context& ctx, Frame& frame, Saved& saved) const;
+  // dx is the caller's.
   void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const;
   void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x, const Saved& saved) const;
+  void backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                Saved& saved) const;
   void collect(std::vector<Param*>& out);
 
  private:
   AttentionShape shape_of(const Context& ctx) const;
+  void attend(Context& ctx, const Saved& saved) const;
+  void attend_backward(Context& ctx, const Tensor& d_o, const Saved& saved) const;
   void rotate(Context& ctx, const Tensor& qkv, Rotate direction) const;
 
   BlockConfig config_;

@@ -8,22 +8,28 @@ Block::Block(int id, std::string name, const BlockConfig& config,
              const std::vector<ParamSpec>& specs, int block, const Mesh& mesh)
     : Layer(id, name),
       dropout_(config.dropout),
+      rows_(config.rows),
+      again_(config.again),
       attention_site_(stream_of(name + ".attn.residual_dropout")),
       mlp_site_(stream_of(name + ".mlp.residual_dropout")),
-      norm1_(specs, name + ".attn.norm", config.norm, config.norm_eps, mesh),
+      norm1_(specs, name + ".attn.norm", config.norm, config, mesh),
       attention_(config, specs, name + ".attn", block, mesh),
-      norm2_(specs, name + ".mlp.norm", config.norm, config.norm_eps, mesh),
+      norm2_(specs, name + ".mlp.norm", config.norm, config, mesh),
       mlp_(config, specs, mesh) {}
 
 void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const {
   auto& saved = stash.make<Saved>(id());
   const Shape shape = in.x.shape;
   const Tensor sum = in.pending.present() ? stash.alloc(shape, in.x.dtype) : Tensor{};
+  Frame frame(ctx.work);
+  saved.norm1.y = joins_halves() ? frame.alloc(shape, in.x.dtype) : stash.alloc(shape, in.x.dtype);
   norm1_.forward(ctx, in, sum, stash, saved.norm1);
+  saved.norm2.y = joins_halves() ? saved.norm1.y : stash.alloc(shape, in.x.dtype);
   {
-    Frame frame(ctx.work);
-    const Tensor branch = frame.alloc(shape, in.x.dtype);
-    const Token ready = attention_.forward(ctx, branch, saved.norm1.y, stash, saved.attention);
+    Frame branches(ctx.work);
+    const Tensor whole = branches.alloc(shape.with(0, ctx.micro.T()), in.x.dtype);
+    const Tensor branch = own_rows(ctx, rows_, whole);
+    const Token ready = attention_.forward(ctx, whole, saved.norm1.y, stash, saved.attention);
     if (drops(ctx)) {
       ctx.mesh.tp().wait(ready);
       drop(ctx, branch, branch, attention_site_);
@@ -33,6 +39,8 @@ void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const
     norm2_.forward(ctx, middle, out.x, stash, saved.norm2);
   }
   out.ready = mlp_.forward(ctx, out.pending, saved.norm2.y, stash, saved.mlp);
+  if (out.pending.absent()) return;
+  out.pending = own_rows(ctx, rows_, out.pending);
   if (drops(ctx)) {
     ctx.mesh.tp().wait(out.ready);
     out.ready = {};
@@ -41,23 +49,63 @@ void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const
 }
 
 Tensor Block::backward_input(Context& ctx, const Tensor& dy, Stash& stash) const {
+  if (joins_halves()) return backward(ctx, dy, stash);
   auto& saved = stash.get<Saved>(id());
+  const auto room = [&] {
+    return drops(ctx) ? stash.alloc(dy.shape, dy.dtype) : Tensor{};
+  };
   Frame frame(ctx.work);
   const Tensor d_normed = frame.alloc(dy.shape, dy.dtype);
-  saved.d_mlp = drop_gradient(ctx, dy, mlp_site_, stash);
+  saved.d_mlp = drop_gradient(ctx, dy, mlp_site_, room());
   mlp_.backward_input(ctx, d_normed, saved.d_mlp, saved.mlp);
   const Tensor d_middle = norm2_.backward_input(ctx, d_normed, dy, stash, saved.norm2);
-  saved.d_attention = drop_gradient(ctx, d_middle, attention_site_, stash);
+  saved.d_attention = drop_gradient(ctx, d_middle, attention_site_, room());
   attention_.backward_input(ctx, d_normed, saved.d_attention, saved.attention);
   return norm1_.backward_input(ctx, d_normed, d_middle, stash, saved.norm1);
 }
 
 void Block::backward_weight(Context& ctx, Stash& stash) const {
+  if (joins_halves()) return;
   auto& saved = stash.get<Saved>(id());
   mlp_.backward_weight(ctx, saved.d_mlp, saved.norm2.y, saved.mlp);
   norm2_.backward_weight(ctx, saved.norm2);
   attention_.backward_weight(ctx, saved.d_attention, saved.norm1.y, saved.attention);
   norm1_.backward_weight(ctx, saved.norm1);
+}
+
+// What was not kept is there again while it is needed.
+Tensor Block::backward(Context& ctx, const Tensor& dy, Stash& stash) const {
+  auto& saved = stash.get<Saved>(id());
+  Frame frame(ctx.work);
+  const Tensor d_normed = frame.alloc(dy.shape, dy.dtype);
+  const Tensor room = drops(ctx) ? frame.alloc(dy.shape, dy.dtype) : Tensor{};
+  {
+    Frame again(ctx.work);
+    if (joins_halves()) {
+      normalise_again(ctx, again, norm2_, saved.norm2);
+      mlp_.activate_again(ctx, again, saved.mlp);
+    }
+    const Tensor d_mlp = drop_gradient(ctx, dy, mlp_site_, room);
+    mlp_.backward(ctx, d_normed, d_mlp, saved.norm2.y, saved.mlp);
+  }
+  const Tensor d_middle = norm2_.backward_input(ctx, d_normed, dy, stash, saved.norm2);
+  norm2_.backward_weight(ctx, saved.norm2);
+  {
+    Frame again(ctx.work);
+    if (joins_halves()) normalise_again(ctx, again, norm1_, saved.norm1);
+    if (again_ == Again::kAttention) attention_.attend_again(ctx, again, saved.attention);
+    const Tensor d_attention = drop_gradient(ctx, d_middle, attention_site_, room);
+    attention_.backward(ctx, d_normed, d_attention, saved.norm1.y, saved.attention);
+  }
+  const Tensor dx = norm1_.backward_input(ctx, d_normed, d_middle, stash, saved.norm1);
+  norm1_.backward_weight(ctx, saved.norm1);
+  return dx;
+}
+
+void Block::normalise_again(Context& ctx, Frame& frame, const Norm& norm,
+                            Norm::Saved& saved) const {
+  saved.y = frame.alloc(saved.y.shape, saved.y.dtype);
+  norm.forward_again(ctx, saved);
 }
 
 void Block::drop(Context& ctx, const Tensor& y, const Tensor& x, std::uint64_t site) const {
@@ -66,18 +114,16 @@ void Block::drop(Context& ctx, const Tensor& y, const Tensor& x, std::uint64_t s
                       .sample_ids = ctx.micro.sample_ids,
                       .step_state = ctx.step_state,
                       .S = ctx.micro.S,
-                      .first_row = 0,
+                      .first_row = first_row(ctx, rows_),
                       .p = dropout_,
                       .site = site});
 }
 
-// Without dropout the branch's gradient is the residual's.
 Tensor Block::drop_gradient(Context& ctx, const Tensor& dy, std::uint64_t site,
-                            Stash& stash) const {
+                            const Tensor& room) const {
   if (!drops(ctx)) return dy;
-  const Tensor dropped = stash.alloc(dy.shape, dy.dtype);
-  drop(ctx, dropped, dy, site);
-  return dropped;
+  drop(ctx, room, dy, site);
+  return room;
 }
 
 void Block::collect(std::vector<Param*>& out) {

@@ -20,6 +20,8 @@ class Block final : public Layer {
   void forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const override;
   Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const override;
   void backward_weight(Context& ctx, Stash& stash) const override;
+  Tensor backward(Context& ctx, const Tensor& dy, Stash& stash) const override;
+  bool joins_halves() const override { return again_ != Again::kNothing; }
   void collect(std::vector<Param*>& out) override;
 
  private:
@@ -33,10 +35,15 @@ class Block final : public Layer {
   };
   // y = dropout(y) on the residual branch `site`.
   void drop(Context& ctx, const Tensor& y, const Tensor& x, std::uint64_t site) const;
-  Tensor drop_gradient(Context& ctx, const Tensor& dy, std::uint64_t site, Stash& stash) const;
+  // The gradient of the branch behind dropout `site`, given that of the residual.
+  Tensor drop_gradient(Context& ctx, const Tensor& dy, std::uint64_t site,
+                       const Tensor& room) const;
+  void normalise_again(Context& ctx, Frame& frame, const Norm& norm, Norm::Saved& saved) const;
   bool drops(const Context& ctx) const { return ctx.mode == Mode::kTrain && dropout_ > 0; }
 
   double dropout_;
+  Rows rows_;
+  Again again_;
   std::uint64_t attention_site_;
   std::uint64_t mlp_site_;
   Norm norm1_;

@@ -37,6 +37,8 @@ struct KvCache {
   std::int64_t length = 0;  // tokens in the cache before this forward
 };
 
+class Stash;
+
 enum class Mode : std::uint8_t { kTrain, kEvaluate, kGenerate };
 
 struct Context {
@@ -48,6 +50,8 @@ struct Context {
   Mode mode;
   MicroBatch micro;
   const KvCache* cache = nullptr;  // kGenerate only
+  Stash* again = nullptr;          // for forwards that are run again, empty between layers
+  Tensor input = {};               // [T,C]  backward: for the input of a layer that keeps none
 };
 
 }  // namespace orthant

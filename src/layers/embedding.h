@@ -11,12 +11,13 @@ namespace orthant {
 
 class Embedding final : public Layer {
  public:
-  Embedding(int id, std::string name, const std::vector<ParamSpec>& specs, double dropout,
-            double norm_eps, const Mesh& mesh);
+  Embedding(int id, std::string name, const BlockConfig& config,
+            const std::vector<ParamSpec>& specs, const Mesh& mesh);
 
   void forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const override;
   Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const override;
   void backward_weight(Context& ctx, Stash& stash) const override;
+  bool keeps_output() const override { return norm_.has_value(); }
   void collect(std::vector<Param*>& out) override;
 
  private:
@@ -28,6 +29,7 @@ class Embedding final : public Layer {
   void drop(Context& ctx, const Tensor& x) const;
 
   double dropout_;
+  Rows rows_;
   std::uint64_t site_;
   Param tokens_;
   std::optional<Param> positions_;

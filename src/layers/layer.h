@@ -17,10 +17,13 @@ namespace orthant {
 // What passes between layers: a residual, an addend not yet added to it, and the call still
 // producing that. The next layer's norm adds them on its way.
 struct Flow {
-  Tensor x;        // [T,C]
-  Tensor pending;  // [T,C]  absent: nothing to add
+  Tensor x;        // [R,C]  R = T, or T/tp in sequence parallelism
+  Tensor pending;  // [R,C]  absent: nothing to add
   Token ready;     // a call of mesh.tp() to wait for before reading `pending`
 };
+
+// y = x + pending, once that is ready.
+void complete(Context& ctx, const Tensor& y, const Flow& flow);
 
 class Layer {
  public:
@@ -32,9 +35,10 @@ class Layer {
   int id() const { return id_; }
   const std::string& name() const { return name_; }
 
-  // `out` comes with memory of the caller: x, which stays until the backward, and pending, which
-  // stays until the next layer has read it. A layer that leaves nothing to add makes out.pending
-  // absent.
+  // `out` comes with memory of the caller: x, which stays until the backward when this layer or the
+  // next asks for that, and pending for all T rows, which stays until the next layer has read it. A
+  // layer that leaves nothing to add makes out.pending absent. When the caller gives none, the
+  // forward runs again for its stash, and what only the output needs is left out.
   virtual void forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const = 0;
 
   // dy is the gradient of (x + pending) of the forward's out; the result is that of its in, written
@@ -43,6 +47,16 @@ class Layer {
   // absent tensor.
   virtual Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const = 0;
   virtual void backward_weight(Context& ctx, Stash& stash) const = 0;
+  // Both halves at once, with the same bits.
+  virtual Tensor backward(Context& ctx, const Tensor& dy, Stash& stash) const;
+  // True: backward_input does the work of both halves, and nothing is left for backward_weight.
+  virtual bool joins_halves() const { return false; }
+
+  // Whether backward needs the memory of in.x, and that of out.x, as forward has left them. A layer
+  // that keeps no input is given memory for it in ctx.input, where its gradient stays until the
+  // layer before has read it.
+  virtual bool keeps_input() const { return true; }
+  virtual bool keeps_output() const { return true; }
 
   // In the order of their unit.
   virtual void collect(std::vector<Param*>& out) = 0;

@@ -26,12 +26,13 @@ std::vector<Param> parts_of(const std::vector<ParamSpec>& specs, const Mesh& mes
 }  // namespace
 
 Linear::Linear(const std::vector<ParamSpec>& weights, const std::vector<ParamSpec>& biases,
-               std::int64_t in, Split split, const Mesh& mesh)
+               std::int64_t in, Split split, Rows rows, const Mesh& mesh)
     : weights_(parts_of(weights, mesh)),
       biases_(parts_of(biases, mesh)),
       in_(in),
       out_(0),
-      split_(split) {
+      split_(split),
+      rows_(rows) {
   for (const Param& weight : weights_) {
     out_ += weight.local.count() / in_;
   }
@@ -39,23 +40,56 @@ Linear::Linear(const std::vector<ParamSpec>& weights, const std::vector<ParamSpe
 
 Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x) const {
   const bool adds_bias = split_ == Split::kColumn || ctx.mesh.tp().rank() == 0;
+  Frame frame(ctx.work);
   ctx.ops.run(LinearFwd{.y = y,
-                        .x = x,
+                        .x = split_ == Split::kColumn ? all_rows(ctx, rows_, x, frame) : x,
                         .w = joined_values(weights_, {out_, in_}),
                         .b = adds_bias ? joined_values(biases_, {out_}) : Tensor{}});
-  return split_ == Split::kRow ? ctx.mesh.tp().start_all_reduce(y, Reduce::kSum) : Token{};
+  return split_ == Split::kRow ? start_sum_over_tp(ctx, rows_, own_rows(ctx, rows_, y), y)
+                               : Token{};
 }
 
 void Linear::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const {
-  ctx.ops.run(LinearBwdInput{.dx = dx, .dy = dy, .w = joined_values(weights_, {out_, in_})});
-  if (split_ == Split::kColumn) ctx.mesh.tp().all_reduce(dx, Reduce::kSum);
+  const Tensor w = joined_values(weights_, {out_, in_});
+  Frame frame(ctx.work);
+  if (split_ == Split::kRow) {
+    ctx.ops.run(LinearBwdInput{.dx = dx, .dy = all_rows(ctx, rows_, dy, frame), .w = w});
+    return;
+  }
+  const Tensor whole = room_for_all(ctx, rows_, dx, frame);
+  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = dy, .w = w});
+  ctx.mesh.tp().wait(start_sum_over_tp(ctx, rows_, dx, whole));
 }
 
 void Linear::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x) const {
+  const bool gathers_x = split_ == Split::kColumn;
+  Frame frame(ctx.work);
+  const Tensor whole = all_rows(ctx, rows_, gathers_x ? x : dy, frame);
+  add_weight_gradient(ctx, gathers_x ? dy : whole, gathers_x ? whole : x);
+}
+
+void Linear::add_weight_gradient(Context& ctx, const Tensor& dy, const Tensor& x) const {
   ctx.ops.run(LinearBwdWeight{.dw = joined_grads(weights_, {out_, in_}),
                               .db = joined_grads(biases_, {out_}),
                               .dy = dy,
                               .x = x});
+}
+
+void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x) const {
+  const Tensor w = joined_values(weights_, {out_, in_});
+  Frame frame(ctx.work);
+  if (split_ == Split::kRow) {
+    const Tensor whole = all_rows(ctx, rows_, dy, frame);
+    ctx.ops.run(LinearBwdInput{.dx = dx, .dy = whole, .w = w});
+    return add_weight_gradient(ctx, whole, x);
+  }
+  const Gathering gathered = start_all_rows(ctx, rows_, x, frame);
+  const Tensor whole = room_for_all(ctx, rows_, dx, frame);
+  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = dy, .w = w});
+  ctx.mesh.tp().wait(gathered.ready);
+  const Token sum = start_sum_over_tp(ctx, rows_, dx, whole);
+  add_weight_gradient(ctx, dy, gathered.whole);
+  ctx.mesh.tp().wait(sum);
 }
 
 void Linear::collect(std::vector<Param*>& out) {

@@ -2,23 +2,29 @@
 
 namespace orthant {
 
-LmHead::LmHead(int id, std::string name, const std::vector<ParamSpec>& specs,
-               const ParamSpec& table, NormKind norm, double norm_eps, const Mesh& mesh)
+LmHead::LmHead(int id, std::string name, const BlockConfig& config,
+               const std::vector<ParamSpec>& specs, const ParamSpec& table, const Mesh& mesh)
     : Layer(id, std::move(name)),
-      norm_(specs, "final.norm", norm, norm_eps, mesh),
+      rows_(config.rows),
+      norm_(specs, "final.norm", config.norm, config, mesh),
       table_(make_param(table, mesh.coord(Axis::kTp), mesh.size(Axis::kTp))) {}
 
 void LmHead::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const {
   auto& saved = stash.make<Saved>(id());
-  const std::int64_t T = in.x.shape[0];
+  const std::int64_t T = ctx.micro.T();
   out = {};
   const Tensor sum = in.pending.present() ? stash.alloc(in.x.shape, in.x.dtype) : Tensor{};
+  saved.norm.y = stash.alloc(in.x.shape, in.x.dtype);
   norm_.forward(ctx, in, sum, stash, saved.norm);
   if (ctx.mode == Mode::kGenerate) return next_logits(ctx, stash, saved);
   saved.logits = stash.alloc({T, table_.local[0]}, in.x.dtype);
   saved.lse = stash.alloc({T}, DType::kF32);
   saved.loss = stash.alloc({T}, DType::kF32);
-  ctx.ops.run(LinearFwd{.y = saved.logits, .x = saved.norm.y, .w = table_.value, .b = {}});
+  {
+    Frame frame(ctx.work);
+    const Tensor normed = all_rows(ctx, rows_, saved.norm.y, frame);
+    ctx.ops.run(LinearFwd{.y = saved.logits, .x = normed, .w = table_.value, .b = {}});
+  }
 
   Communicator& tp = ctx.mesh.tp();
   Frame frame(ctx.work);
@@ -49,8 +55,7 @@ void LmHead::next_logits(Context& ctx, Stash& stash, Saved& saved) const {
   }
 }
 
-Tensor LmHead::backward_input(Context& ctx, const Tensor& /*dy*/, Stash& stash) const {
-  auto& saved = stash.get<Saved>(id());
+void LmHead::logits_backward(Context& ctx, const Saved& saved) const {
   ctx.ops.run(CrossEntropyBwd{.dlogits = saved.logits,
                               .logits = saved.logits,
                               .lse = saved.lse,
@@ -58,17 +63,48 @@ Tensor LmHead::backward_input(Context& ctx, const Tensor& /*dy*/, Stash& stash) 
                               .step_state = ctx.step_state,
                               .first_column = first_column(),
                               .valid = valid_columns()});
+}
+
+void LmHead::table_backward(Context& ctx, const Saved& saved, const Tensor& normed) const {
+  ctx.ops.run(LinearBwdWeight{.dw = table_.grad, .db = {}, .dy = saved.logits, .x = normed});
+}
+
+Tensor LmHead::backward_input(Context& ctx, const Tensor& /*dy*/, Stash& stash) const {
+  auto& saved = stash.get<Saved>(id());
+  logits_backward(ctx, saved);
   Frame frame(ctx.work);
   const Tensor d_normed = frame.alloc(saved.norm.y.shape, saved.norm.y.dtype);
-  ctx.ops.run(LinearBwdInput{.dx = d_normed, .dy = saved.logits, .w = table_.value});
-  ctx.mesh.tp().all_reduce(d_normed, Reduce::kSum);
+  const Tensor whole = room_for_all(ctx, rows_, d_normed, frame);
+  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = saved.logits, .w = table_.value});
+  ctx.mesh.tp().wait(start_sum_over_tp(ctx, rows_, d_normed, whole));
   return norm_.backward_input(ctx, d_normed, {}, stash, saved.norm);
 }
 
 void LmHead::backward_weight(Context& ctx, Stash& stash) const {
   const auto& saved = stash.get<Saved>(id());
-  ctx.ops.run(LinearBwdWeight{.dw = table_.grad, .db = {}, .dy = saved.logits, .x = saved.norm.y});
+  {
+    Frame frame(ctx.work);
+    table_backward(ctx, saved, all_rows(ctx, rows_, saved.norm.y, frame));
+  }
   norm_.backward_weight(ctx, saved.norm);
+}
+
+// The table's product runs beside the sum over tp.
+Tensor LmHead::backward(Context& ctx, const Tensor& /*dy*/, Stash& stash) const {
+  auto& saved = stash.get<Saved>(id());
+  logits_backward(ctx, saved);
+  Frame frame(ctx.work);
+  const Tensor d_normed = frame.alloc(saved.norm.y.shape, saved.norm.y.dtype);
+  const Gathering normed = start_all_rows(ctx, rows_, saved.norm.y, frame);
+  const Tensor whole = room_for_all(ctx, rows_, d_normed, frame);
+  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = saved.logits, .w = table_.value});
+  ctx.mesh.tp().wait(normed.ready);
+  const Token sum = start_sum_over_tp(ctx, rows_, d_normed, whole);
+  table_backward(ctx, saved, normed.whole);
+  ctx.mesh.tp().wait(sum);
+  const Tensor dx = norm_.backward_input(ctx, d_normed, {}, stash, saved.norm);
+  norm_.backward_weight(ctx, saved.norm);
+  return dx;
 }
 
 void LmHead::collect(std::vector<Param*>& out) {

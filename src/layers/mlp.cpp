@@ -11,24 +11,44 @@ std::string up_name(Activation activation) {
 
 Mlp::Mlp(const BlockConfig& config, const std::vector<ParamSpec>& specs, const Mesh& mesh)
     : activation_(config.activation),
+      again_(config.again),
       width_(config.F / mesh.size(Axis::kTp)),
       up_(pick_specs(specs, {up_name(activation_) + ".weight"}),
-          pick_specs(specs, {up_name(activation_) + ".bias"}), config.C, Split::kColumn, mesh),
+          pick_specs(specs, {up_name(activation_) + ".bias"}), config.C, Split::kColumn,
+          config.rows, mesh),
       down_(pick_specs(specs, {".mlp.down.weight"}), pick_specs(specs, {".mlp.down.bias"}), width_,
-            Split::kRow, mesh) {}
+            Split::kRow, config.rows, mesh) {}
 
 Token Mlp::forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                    Saved& saved) const {
-  const std::int64_t T = x.shape[0];
-  saved.up = stash.alloc({T, up_.out_features()}, x.dtype);
-  saved.act = stash.alloc({T, width_}, x.dtype);
+  const Shape shape = {ctx.micro.T(), width_};
+  saved.up = stash.alloc({ctx.micro.T(), up_.out_features()}, x.dtype);
+  Frame frame(ctx.work);
+  saved.act = again_ == Again::kNothing ? stash.alloc(shape, x.dtype) : frame.alloc(shape, x.dtype);
   ctx.mesh.tp().wait(up_.forward(ctx, saved.up, x));
+  activate(ctx, saved);
+  return y.present() ? down_.forward(ctx, y, saved.act) : Token{};
+}
+
+void Mlp::activate(Context& ctx, const Saved& saved) const {
   if (activation_ == Activation::kSwiglu) {
     ctx.ops.run(SwigluFwd{.y = saved.act, .gate_up = saved.up});
   } else {
     ctx.ops.run(GeluFwd{.y = saved.act, .x = saved.up});
   }
-  return down_.forward(ctx, y, saved.act);
+}
+
+void Mlp::activate_again(Context& ctx, Frame& frame, Saved& saved) const {
+  saved.act = frame.alloc(saved.act.shape, saved.act.dtype);
+  activate(ctx, saved);
+}
+
+void Mlp::activate_backward(Context& ctx, const Tensor& d_act, const Saved& saved) const {
+  if (activation_ == Activation::kSwiglu) {
+    ctx.ops.run(SwigluBwd{.d_gate_up = saved.up, .dy = d_act, .gate_up = saved.up});
+  } else {
+    ctx.ops.run(GeluBwd{.dx = saved.up, .dy = d_act, .x = saved.up});
+  }
 }
 
 void Mlp::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const {
@@ -36,13 +56,20 @@ void Mlp::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved
     Frame frame(ctx.work);
     const Tensor d_act = frame.alloc(saved.act.shape, saved.act.dtype);
     down_.backward_input(ctx, d_act, dy);
-    if (activation_ == Activation::kSwiglu) {
-      ctx.ops.run(SwigluBwd{.d_gate_up = saved.up, .dy = d_act, .gate_up = saved.up});
-    } else {
-      ctx.ops.run(GeluBwd{.dx = saved.up, .dy = d_act, .x = saved.up});
-    }
+    activate_backward(ctx, d_act, saved);
   }
   up_.backward_input(ctx, dx, saved.up);
+}
+
+void Mlp::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                   Saved& saved) const {
+  {
+    Frame frame(ctx.work);
+    const Tensor d_act = frame.alloc(saved.act.shape, saved.act.dtype);
+    down_.backward(ctx, d_act, dy, saved.act);
+    activate_backward(ctx, d_act, saved);
+  }
+  up_.backward(ctx, dx, saved.up, x);
 }
 
 void Mlp::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x,

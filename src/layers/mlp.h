@@ -16,15 +16,24 @@ class Mlp {
   };
   Mlp(const BlockConfig& config, const std::vector<ParamSpec>& specs, const Mesh& mesh);
 
-  // y = the down projection's output, complete when the token is.
+  // own_rows(y) = the down projection's output, complete when the token is. y is [T,C], x own rows.
+  // Without a y only the stash is filled.
   [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                               Saved& saved) const;
+  // saved.act again, from saved.up, in the frame.
+  void activate_again(Context& ctx, Frame& frame, Saved& saved) const;
   void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const;
   void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x, const Saved& saved) const;
+  void backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                Saved& saved) const;
   void collect(std::vector<Param*>& out);
 
  private:
+  void activate(Context& ctx, const Saved& saved) const;
+  void activate_backward(Context& ctx, const Tensor& d_act, const Saved& saved) const;
+
   Activation activation_;
+  Again again_;
   std::int64_t width_;  // F / tp
   Linear up_;
   Linear down_;

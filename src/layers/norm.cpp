@@ -5,25 +5,29 @@
 namespace orthant {
 
 Norm::Norm(const std::vector<ParamSpec>& specs, const std::string& prefix, NormKind kind,
-           double eps, const Mesh& mesh)
+           const BlockConfig& config, const Mesh& mesh)
     : kind_(kind),
-      eps_(eps) {
+      eps_(config.norm_eps) {
+  const auto make = [&](const ParamSpec& spec) {
+    Param param = make_param(spec, mesh.coord(Axis::kTp), mesh.size(Axis::kTp));
+    param.is_partial = config.rows == Rows::kSplit;
+    return param;
+  };
   const ParamSpec* w = find_spec(specs, prefix + ".weight");
   const ParamSpec* b = find_spec(specs, prefix + ".bias");
   ORTHANT_CHECK(w != nullptr && (b != nullptr) == (kind == NormKind::kLayerNorm),
                 "{} has the wrong parameters", prefix);
-  w_ = make_param(*w, mesh.coord(Axis::kTp), mesh.size(Axis::kTp));
-  if (b != nullptr) b_ = make_param(*b, mesh.coord(Axis::kTp), mesh.size(Axis::kTp));
+  w_ = make(*w);
+  if (b != nullptr) b_ = make(*b);
 }
 
 void Norm::forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash,
                    Saved& saved) const {
   const bool adds = in.pending.present();
-  const std::int64_t T = in.x.shape[0];
+  const std::int64_t R = in.x.shape[0];
   saved.sum = adds ? sum : in.x;
-  saved.y = stash.alloc(in.x.shape, in.x.dtype);
-  if (kind_ == NormKind::kLayerNorm) saved.mean = stash.alloc({T}, DType::kF32);
-  saved.rstd = stash.alloc({T}, DType::kF32);
+  if (kind_ == NormKind::kLayerNorm) saved.mean = stash.alloc({R}, DType::kF32);
+  saved.rstd = stash.alloc({R}, DType::kF32);
   ctx.mesh.tp().wait(in.ready);
   ctx.ops.run(NormFwd{.y = saved.y,
                       .sum = adds ? sum : Tensor{},
@@ -31,6 +35,19 @@ void Norm::forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash
                       .rstd = saved.rstd,
                       .x = in.x,
                       .addend = in.pending,
+                      .w = w_.value,
+                      .b = b_.value,
+                      .kind = kind_,
+                      .eps = eps_});
+}
+
+void Norm::forward_again(Context& ctx, Saved& saved) const {
+  ctx.ops.run(NormFwd{.y = saved.y,
+                      .sum = {},
+                      .mean = saved.mean,
+                      .rstd = saved.rstd,
+                      .x = saved.sum,
+                      .addend = {},
                       .w = w_.value,
                       .b = b_.value,
                       .kind = kind_,

@@ -16,11 +16,14 @@ class Stash {
  public:
   // Layers are numbered 0..num_layers-1 within their stage.
   Stash(Arena& slot, int num_layers)
-      : slot_(slot),
+      : arena_(&slot),
         entries_(static_cast<std::size_t>(num_layers)) {}
 
+  Arena& arena() const { return *arena_; }
+  // Where tensors lie from now on.
+  void use(Arena& arena) { arena_ = &arena; }
   Tensor alloc(const Shape& shape, DType dtype) {
-    return slot_.alloc(shape, dtype, MemClass::kActivations);
+    return arena_->alloc(shape, dtype, MemClass::kActivations);
   }
 
   // Forward: a small struct of named tensors. Uses no heap.
@@ -55,7 +58,7 @@ class Stash {
     const char* type = nullptr;
     alignas(std::max_align_t) std::array<std::byte, kEntryBytes> bytes;
   };
-  Arena& slot_;
+  Arena* arena_;
   std::vector<Entry> entries_;
 };
 

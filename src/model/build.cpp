@@ -1,11 +1,13 @@
 #include "model/build.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "layers/block.h"
+#include "layers/recompute.h"
 #include "model/canonical.h"
 
 namespace orthant {
@@ -15,7 +17,7 @@ NormKind norm_kind(const ModelConfig& config) {
   return config.norm == "rmsnorm" ? NormKind::kRmsNorm : NormKind::kLayerNorm;
 }
 
-BlockConfig block_config(const ModelConfig& config) {
+BlockConfig block_config(const ModelConfig& config, const LayoutConfig& layout) {
   return {.C = config.hidden,
           .H = config.heads,
           .G = config.kv_heads,
@@ -27,13 +29,18 @@ BlockConfig block_config(const ModelConfig& config) {
                       : config.position == "alibi" ? Position::kAlibi
                                                    : Position::kLearned,
           .activation = config.activation == "swiglu" ? Activation::kSwiglu : Activation::kGelu,
-          .dropout = config.dropout};
+          .dropout = config.dropout,
+          .rows = rows_of(layout)};
 }
 
 }  // namespace
 
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout) {
   return static_cast<int>(std::max<std::int64_t>(1, layout.tp / config.kv_heads));
+}
+
+Rows rows_of(const LayoutConfig& layout) {
+  return layout.sequence_parallel && layout.tp > 1 ? Rows::kSplit : Rows::kAll;
 }
 
 std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
@@ -65,35 +72,60 @@ ChunkRange chunk_range(const std::vector<std::int64_t>& blocks_per_part, int par
           .has_head = own + 1 == blocks_per_part.end()};
 }
 
-Chunk::Chunk(const ModelConfig& config, const ChunkRange& range, const Mesh& mesh) : range_(range) {
-  if (range.has_embedding) add_embedding(config, mesh);
-  for (std::int64_t block = range.first_block; block < range.first_block + range.num_blocks;
-       ++block) {
-    add_block(config, block, mesh);
+Chunk::Chunk(const ModelConfig& config, const LayoutConfig& layout, const ChunkRange& range,
+             const Mesh& mesh)
+    : range_(range),
+      rows_(rows_of(layout)),
+      num_leaving_(layout.offload == "stash" ? std::llround(layout.offload_fraction *
+                                                            static_cast<double>(range.num_blocks))
+                                             : 0) {
+  const BlockConfig shape = block_config(config, layout);
+  if (range.has_embedding) add_embedding(config, shape, mesh);
+  for (std::int64_t i = 0; i < range.num_blocks; ++i) {
+    add_block(config, layout, i, mesh);
   }
-  if (range.has_head) add_head(config, mesh);
+  if (range.has_head) add_head(config, shape, mesh);
 }
 
-void Chunk::add_embedding(const ModelConfig& config, const Mesh& mesh) {
-  auto layer = std::make_unique<Embedding>(num_layers(), "embed", embedding_params(config),
-                                           config.dropout, config.norm_eps, mesh);
-  add(std::move(layer), config.tie_embeddings ? UnitSpec::Tie::kFirst : UnitSpec::Tie::kNone);
+void Chunk::add_embedding(const ModelConfig& config, const BlockConfig& shape, const Mesh& mesh) {
+  add(std::make_unique<Embedding>(num_layers(), "embed", shape, embedding_params(config), mesh),
+      config.tie_embeddings ? UnitSpec::Tie::kFirst : UnitSpec::Tie::kNone);
 }
 
-void Chunk::add_block(const ModelConfig& config, std::int64_t block, const Mesh& mesh) {
-  auto layer = std::make_unique<Block>(num_layers(), fmt::format("h.{}", block),
-                                       block_config(config), block_params(config, block),
-                                       static_cast<int>(block - range_.first_block), mesh);
+// The first layout.recompute_blocks blocks of the stage, or all, keep less than they need.
+void Chunk::add_block(const ModelConfig& config, const LayoutConfig& layout, std::int64_t i,
+                      const Mesh& mesh) {
+  const std::int64_t block = range_.first_block + i;
+  const bool is_among_first =
+      layout.recompute_blocks == 0 || range_.blocks_before + i < layout.recompute_blocks;
+  const bool recomputes = layout.recompute != "none" && is_among_first;
+  const bool wraps = recomputes && layout.recompute == "block";
+  BlockConfig shape = block_config(config, layout);
+  if (recomputes && layout.recompute == "cheap") shape.again = Again::kCheap;
+  if (recomputes && layout.recompute == "attention") shape.again = Again::kAttention;
+  std::unique_ptr<Layer> layer =
+      std::make_unique<Block>(wraps ? 0 : num_layers(), fmt::format("h.{}", block), shape,
+                              block_params(config, block), static_cast<int>(i), mesh);
+  if (wraps) {
+    const bool splits = layout.split_saved_inputs && layout.tp > 1 && rows_ == Rows::kAll;
+    layer = std::make_unique<Recompute>(num_layers(), std::move(layer),
+                                        splits ? Rows::kSplit : Rows::kAll);
+  }
   add(std::move(layer), UnitSpec::Tie::kNone);
 }
 
-void Chunk::add_head(const ModelConfig& config, const Mesh& mesh) {
+void Chunk::add_head(const ModelConfig& config, const BlockConfig& shape, const Mesh& mesh) {
   const std::vector<ParamSpec> specs = final_params(config);
   const ParamSpec table = config.tie_embeddings ? embedding_params(config).front() : specs.back();
-  auto layer = std::make_unique<LmHead>(num_layers(), "head", specs, table, norm_kind(config),
-                                        config.norm_eps, mesh);
+  auto layer = std::make_unique<LmHead>(num_layers(), "head", shape, specs, table, mesh);
   head_ = layer.get();
   add(std::move(layer), config.tie_embeddings ? UnitSpec::Tie::kSecond : UnitSpec::Tie::kNone);
+}
+
+// The first blocks leave: they wait longest for their backward.
+int Chunk::leaving_place(int i) const {
+  const int block = range_.has_embedding ? i - 1 : i;
+  return block >= 0 && block < num_leaving_ ? block : -1;
 }
 
 void Chunk::move_units(std::vector<UnitSpec>& all) {

@@ -20,6 +20,9 @@ namespace orthant {
 std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
                                           int num_parts, std::int64_t S);
 
+// The rows of a micro-batch that a rank has outside the matrix products.
+Rows rows_of(const LayoutConfig& layout);
+
 // The tp ranks that hold one key-value head.
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout);
 
@@ -27,36 +30,46 @@ int kv_copies(const ModelConfig& config, const LayoutConfig& layout);
 struct ChunkRange {
   std::int64_t first_block;
   std::int64_t num_blocks;
-  bool has_embedding;  // the first part
-  bool has_head;       // the last part
+  bool has_embedding;              // the first part
+  bool has_head;                   // the last part
+  std::int64_t blocks_before = 0;  // of this stage, in its earlier parts
 };
 ChunkRange chunk_range(const std::vector<std::int64_t>& blocks_per_part, int part);
 
 // The layers of one chunk in forward order, and the units each needs.
 class Chunk {
  public:
-  Chunk(const ModelConfig& config, const ChunkRange& range, const Mesh& mesh);
+  Chunk(const ModelConfig& config, const LayoutConfig& layout, const ChunkRange& range,
+        const Mesh& mesh);
 
   int num_layers() const { return static_cast<int>(layers_.size()); }
   const Layer& layer(int i) const { return *layers_[static_cast<std::size_t>(i)]; }
   const std::vector<int>& units_of(int i) const { return units_of_[static_cast<std::size_t>(i)]; }
   const LmHead* head() const { return head_; }  // null but in the last part
   const ChunkRange& range() const { return range_; }
+  Rows rows() const { return rows_; }
   // Place of layer i in the whole model: the embedding is 0, block b is b + 1, the head comes last.
   std::int64_t place_of(int i) const {
     return range_.first_block + (range_.has_embedding ? i : i + 1);
   }
 
+  // Which of the layers that leave for the host between forward and backward; -1: it stays.
+  int leaving_place(int i) const;
+  int num_leaving() const { return static_cast<int>(num_leaving_); }
+
   // Adds this chunk's units to those of a ParamStore; units_of counts in that list from then on.
   void move_units(std::vector<UnitSpec>& all);
 
  private:
-  void add_embedding(const ModelConfig& config, const Mesh& mesh);
-  void add_block(const ModelConfig& config, std::int64_t block, const Mesh& mesh);
-  void add_head(const ModelConfig& config, const Mesh& mesh);
+  void add_embedding(const ModelConfig& config, const BlockConfig& shape, const Mesh& mesh);
+  void add_block(const ModelConfig& config, const LayoutConfig& layout, std::int64_t i,
+                 const Mesh& mesh);
+  void add_head(const ModelConfig& config, const BlockConfig& shape, const Mesh& mesh);
   void add(std::unique_ptr<Layer> layer, UnitSpec::Tie tie);
 
   ChunkRange range_;
+  Rows rows_;
+  std::int64_t num_leaving_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<std::vector<int>> units_of_;
   std::vector<UnitSpec> units_;

@@ -14,6 +14,15 @@ Slots::Slots(std::span<Arena* const> arenas, int num_layers, int num_chunks)
   }
 }
 
+void Slots::add_hosts(std::span<Arena* const> hosts, int num_parcels) {
+  ORTHANT_CHECK(hosts.size() == slots_.size(), "{} slots have {} host arenas", slots_.size(),
+                hosts.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].host = hosts[i];
+    slots_[i].parcels.resize(static_cast<std::size_t>(num_parcels));
+  }
+}
+
 void Slots::begin(List list) {
   list_ = list;
   for (Slot& slot : slots_) {
@@ -65,6 +74,8 @@ void Slots::close(int chunk, int micro) {
   Slot& slot = at(chunk, micro);
   slot.stash.clear();
   slot.arena->rewind({});
+  if (slot.host != nullptr) slot.host->rewind({});
+  std::fill(slot.parcels.begin(), slot.parcels.end(), StashOffload::Parcel{});
   slot.last_chunk = chunk;
   slot.micro = kNone;
 }

@@ -7,6 +7,7 @@
 
 #include "layers/context.h"
 #include "layers/stash.h"
+#include "model/stash_offload.h"
 
 namespace orthant {
 
@@ -19,9 +20,14 @@ class Slots {
     int chunk = kNone;  // whose micro-batch is in it
     int micro = kNone;
     int last_chunk = kNone;  // the one before, in this run of the list
+    Arena* host = nullptr;   // for what leaves: null when nothing does
+    std::vector<StashOffload::Parcel> parcels = {};
   };
   // One arena a micro-batch in flight; `num_layers` of the longest chunk.
   Slots(std::span<Arena* const> arenas, int num_layers, int num_chunks);
+
+  // One host arena a slot; `num_parcels` of the chunk with most.
+  void add_hosts(std::span<Arena* const> hosts, int num_parcels);
 
   // Before each run of a list.
   enum class List { kTraining, kForwardOnly };

@@ -17,13 +17,40 @@ int longest(const std::vector<std::unique_ptr<Chunk>>& chunks) {
   return most;
 }
 
+int most_leaving(const std::vector<std::unique_ptr<Chunk>>& chunks) {
+  int most = 0;
+  for (const auto& chunk : chunks) {
+    most = std::max(most, chunk->num_leaving());
+  }
+  return most;
+}
+
+// Whether the memory of layer i's output is needed when the next layer has read it.
+bool output_stays(const Chunk& chunk, int i) {
+  const bool is_last = i + 1 == chunk.num_layers();
+  return chunk.layer(i).keeps_output() || (!is_last && chunk.layer(i + 1).keeps_input());
+}
+
+bool has_passing_rows(const Chunk& chunk) {
+  for (int i = 0; i < chunk.num_layers(); ++i) {
+    const bool passes = &chunk.layer(i) != chunk.head() && !output_stays(chunk, i);
+    if (passes || !chunk.layer(i).keeps_input()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
                        const Placement& placement, const Sizes& sizes, const Parts& parts)
     : sizes_(sizes),
+      all_rows_({sizes.B * sizes.S, sizes.C}),
+      own_rows_(chunks.front()->rows() == Rows::kAll
+                    ? all_rows_
+                    : all_rows_.with(0, all_rows_[0] / parts.mesh.tp().size())),
       parts_(parts),
       slots_(parts.slots, longest(chunks), static_cast<int>(chunks.size())),
+      again_(parts.again, 1),
       loader_(parts.device, sizes.B, sizes.S) {
   int first_layer = 0;
   for (const auto& chunk : chunks) {
@@ -32,9 +59,11 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
                        .act_in = {},
                        .act_out = {},
                        .grad_in = {},
-                       .grad_out = {}});
+                       .grad_out = {},
+                       .has_passing = has_passing_rows(*chunk)});
     first_layer += chunk->num_layers();
   }
+  if (parts.offload != nullptr) slots_.add_hosts(parts.hosts, most_leaving(chunks));
   add_borders(placement);
 }
 
@@ -42,8 +71,7 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
 void ModelStage::add_borders(const Placement& placement) {
   const int rank = parts_.mesh.coord(Axis::kPp);
   const auto buffer = [&] {
-    return parts_.messages.alloc({sizes_.B * sizes_.S, sizes_.C}, sizes_.compute,
-                                 MemClass::kCommunication);
+    return parts_.messages.alloc(own_rows_, sizes_.compute, MemClass::kCommunication);
   };
   const auto neighbour = [&](int part) -> Part* {
     const Placement::Place place = placement.at(part);
@@ -71,7 +99,11 @@ std::vector<int> ModelStage::uses(const RankActions& actions) const {
     const Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)].chunk;
     const int layers = chunk.num_layers();
     for (int i = 0; i < layers; ++i) {
-      const auto& of_layer = chunk.units_of(is_backward(action.kind) ? layers - 1 - i : i);
+      const int layer = is_backward(action.kind) ? layers - 1 - i : i;
+      const bool is_idle =
+          action.kind == Action::Kind::kBackwardWeight && chunk.layer(layer).joins_halves();
+      if (is_idle) continue;
+      const auto& of_layer = chunk.units_of(layer);
       units.insert(units.end(), of_layer.begin(), of_layer.end());
     }
   }
@@ -90,7 +122,8 @@ Context ModelStage::context(const Slots::Slot& slot) {
           .constants = parts_.constants,
           .step_state = parts_.step_state,
           .mode = run_.mode,
-          .micro = slot.batch};
+          .micro = slot.batch,
+          .again = &again_};
 }
 
 void ModelStage::open(int chunk, int micro) {
@@ -104,11 +137,11 @@ void ModelStage::forward(int chunk, int micro) {
   const Part& own = part(chunk);
   Slots::Slot& slot = slots_.at(chunk, micro);
   Context ctx = context(slot);
-  const Shape shape = {sizes_.B * sizes_.S, sizes_.C};
   Frame frame(parts_.work);
   // A layer reads the addend of the layer before it while it writes its own.
-  const Tensor addends[2] = {frame.alloc(shape, sizes_.compute),
-                             frame.alloc(shape, sizes_.compute)};
+  const Tensor addends[2] = {frame.alloc(all_rows_, sizes_.compute),
+                             frame.alloc(all_rows_, sizes_.compute)};
+  const std::array<Tensor, 2> passing = passing_rows(own, frame);
   Flow flow = enter(own, slot.stash);
   for (int i = 0; i < own.chunk.num_layers(); ++i) {
     const Layer& layer = own.chunk.layer(i);
@@ -116,17 +149,26 @@ void ModelStage::forward(int chunk, int micro) {
     for (const int unit : own.chunk.units_of(i)) {
       parts_.store.use(unit);
     }
+    const int place = own.chunk.leaving_place(i);
+    if (place >= 0) slot.stash.use(parts_.offload->open(place));
     Flow out{.x = {}, .pending = addends[i % 2], .ready = {}};
-    if (&layer != own.chunk.head()) out.x = slot.stash.alloc(shape, sizes_.compute);
+    if (&layer != own.chunk.head()) {
+      out.x = output_stays(own.chunk, i) ? slot.stash.alloc(own_rows_, sizes_.compute)
+                                         : passing[static_cast<std::size_t>(i % 2)];
+    }
     layer.forward(ctx, flow, out, slot.stash);
     if (probe_.present()) probe(own, i, out, slot.stash);
+    if (place >= 0 && run_.list == Slots::List::kTraining) {
+      parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
+    }
+    slot.stash.use(*slot.arena);
     for (const int unit : own.chunk.units_of(i)) {
       parts_.store.release(unit);
     }
     flow = out;
   }
   if (own.chunk.head() == nullptr) {
-    leave(own, flow);
+    complete(ctx, own.act_out, flow);
   } else if (observer_) {
     observer_(micro, own.chunk.head()->saved(slot.stash));
   }
@@ -134,20 +176,17 @@ void ModelStage::forward(int chunk, int micro) {
 
 // The next receive may land in the buffer: what is needed later is taken along.
 Flow ModelStage::enter(const Part& part, Stash& stash) {
-  Flow flow;
-  if (!part.act_in.present()) return flow;
+  Flow flow{.x = part.act_in, .pending = {}, .ready = {}};
+  if (part.act_in.absent() || !part.chunk.layer(0).keeps_input()) return flow;
   flow.x = stash.alloc(part.act_in.shape, sizes_.compute);
   parts_.ops.run(Copy{.y = flow.x, .x = part.act_in});
   return flow;
 }
 
-void ModelStage::leave(const Part& part, const Flow& flow) {
-  parts_.mesh.tp().wait(flow.ready);
-  if (flow.pending.present()) {
-    parts_.ops.run(Add{.y = part.act_out, .a = flow.x, .b = flow.pending});
-  } else {
-    parts_.ops.run(Copy{.y = part.act_out, .x = flow.x});
-  }
+// Memory for what a layer leaves to the next alone.
+std::array<Tensor, 2> ModelStage::passing_rows(const Part& part, Frame& frame) const {
+  if (!part.has_passing) return {};
+  return {frame.alloc(own_rows_, sizes_.compute), frame.alloc(own_rows_, sizes_.compute)};
 }
 
 void ModelStage::run_backward(int chunk, int micro, Half half) {
@@ -156,28 +195,69 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
   Context ctx = context(slot);
   const auto closing =
       micro == run_.num_micros - 1 ? ParamStore::Micro::kLast : ParamStore::Micro::kMore;
-  Tensor dy;
-  if (half != Half::kWeight && own.grad_in.present()) {
-    dy = slot.stash.alloc(own.grad_in.shape, sizes_.compute);
-    parts_.ops.run(Copy{.y = dy, .x = own.grad_in});
-  }
-  for (int i = own.chunk.num_layers() - 1; i >= 0; --i) {
+  Frame frame(parts_.work);
+  const std::array<Tensor, 2> passing = passing_rows(own, frame);
+  Tensor dy = own.grad_in;
+  bool dy_stays = false;
+  const int num_layers = own.chunk.num_layers();
+  fetch_below(own, num_layers, half, slot);
+  for (int i = num_layers - 1; i >= 0; --i) {
     const Layer& layer = own.chunk.layer(i);
+    if (!does_input(half) && !does_weight(half, layer)) continue;
     const Where where(parts_.ledger, layer.name());
     for (const int unit : own.chunk.units_of(i)) {
       parts_.store.use(unit);
-      if (half != Half::kInput) parts_.store.open_grads(unit);
+      if (does_weight(half, layer)) parts_.store.open_grads(unit);
     }
-    if (half != Half::kWeight) dy = layer.backward_input(ctx, dy, slot.stash);
-    if (half != Half::kInput) layer.backward_weight(ctx, slot.stash);
+    const int place = own.chunk.leaving_place(i);
+    if (place >= 0) {
+      slot.stash.use(parts_.offload->arrive(place, slot.parcels[static_cast<std::size_t>(place)]));
+      fetch_below(own, i, half, slot);
+    }
+    if (does_input(half)) {
+      if (!does_weight(half, layer) && !dy_stays) dy = keep_gradient(slot.stash, dy);
+      ctx.input = layer.keeps_input() ? Tensor{} : passing[static_cast<std::size_t>(i % 2)];
+      dy = half == Half::kBoth ? layer.backward(ctx, dy, slot.stash)
+                               : layer.backward_input(ctx, dy, slot.stash);
+      dy_stays = layer.keeps_input();
+    } else {
+      layer.backward_weight(ctx, slot.stash);
+    }
+    if (place >= 0 && !does_weight(half, layer)) {
+      parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
+    }
+    slot.stash.use(*slot.arena);
     for (const int unit : own.chunk.units_of(i)) {
-      if (half != Half::kInput) parts_.store.close_grads(unit, closing);
+      if (does_weight(half, layer)) parts_.store.close_grads(unit, closing);
       parts_.store.release(unit);
     }
   }
-  if (half != Half::kWeight && own.grad_out.present()) {
+  if (does_input(half) && own.grad_out.present()) {
     parts_.ops.run(Copy{.y = own.grad_out, .x = dy});
   }
+}
+
+bool ModelStage::does_weight(Half half, const Layer& layer) {
+  return half == Half::kBoth || (half == Half::kInput) == layer.joins_halves();
+}
+
+// Starts to bring back the next layer below `layer` that has left and has work in this half.
+void ModelStage::fetch_below(const Part& part, int layer, Half half, Slots::Slot& slot) {
+  for (int i = layer - 1; i >= 0; --i) {
+    const int place = part.chunk.leaving_place(i);
+    if (place < 0) continue;
+    if (!does_input(half) && !does_weight(half, part.chunk.layer(i))) continue;
+    parts_.offload->fetch(place, slot.parcels[static_cast<std::size_t>(place)]);
+    return;
+  }
+}
+
+// For a weight half that comes later.
+Tensor ModelStage::keep_gradient(Stash& stash, const Tensor& dy) {
+  if (dy.absent()) return dy;
+  const Tensor kept = stash.alloc(dy.shape, dy.dtype);
+  parts_.ops.run(Copy{.y = kept, .x = dy});
+  return kept;
 }
 
 // What the layer leaves, or the head's losses.

@@ -2,6 +2,7 @@
 // brings units of parameters in and out around each layer, and copies across the chunks' borders.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -28,7 +29,11 @@ class ModelStage final : public Stage {
     Tensor step_state;
     Arena& work;
     Arena& messages;
+    Arena& again;               // for blocks whose forward runs again
     std::vector<Arena*> slots;  // one a micro-batch in flight
+    // Where layers leave for the host; null and empty otherwise.
+    StashOffload* offload;
+    std::vector<Arena*> hosts;  // one a slot
   };
   // B sequences of S tokens in a micro-batch of a model of width C.
   struct Sizes {
@@ -75,21 +80,29 @@ class ModelStage final : public Stage {
     const Chunk& chunk;
     int first_layer;                            // among the layers of this rank
     Tensor act_in, act_out, grad_in, grad_out;  // absent at the model's ends
+    bool has_passing = false;  // rows that stay only until the next layer has read them
   };
   enum class Half : std::uint8_t { kInput, kWeight, kBoth };
+  static bool does_input(Half half) { return half != Half::kWeight; }
+  static bool does_weight(Half half, const Layer& layer);
 
   void add_borders(const Placement& placement);
   Part& part(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
   Context context(const Slots::Slot& slot);
   Flow enter(const Part& part, Stash& stash);
-  void leave(const Part& part, const Flow& flow);
+  std::array<Tensor, 2> passing_rows(const Part& part, Frame& frame) const;
+  Tensor keep_gradient(Stash& stash, const Tensor& dy);
+  void fetch_below(const Part& part, int layer, Half half, Slots::Slot& slot);
   void run_backward(int chunk, int micro, Half half);
   void probe(const Part& part, int i, Flow& out, Stash& stash);
 
   Sizes sizes_;
+  Shape all_rows_;  // [T,C]
+  Shape own_rows_;  // [R,C]  of what passes between layers and stages
   Parts parts_;
   std::vector<Part> chunks_;
   Slots slots_;
+  Stash again_;
   BatchLoader loader_;
   Run run_{};
   HeadObserver observer_;

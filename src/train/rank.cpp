@@ -32,6 +32,7 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
            const std::optional<MemoryPlan>& capacities)
     : config_(config),
       backend_(backend),
+      transfers_(backend_.device, ledger_, in_flight_),
       world_(backend_.join_world(
           {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()})),
       mesh_(std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
@@ -108,8 +109,7 @@ HostUpdates::Parts Rank::host_parts(Arena& arena) {
                         .work = arena,
                         .num_threads = backend_.num_threads});
   host_ops_->run_on(Lane::kHost);
-  transfers_ = std::make_unique<Transfers>(backend_.device, ledger_, in_flight_);
-  return {.ops = *host_ops_, .transfers = *transfers_, .arena = arena};
+  return {.ops = *host_ops_, .transfers = transfers_, .arena = arena};
 }
 
 void Rank::build_chunks() {
@@ -117,9 +117,12 @@ void Rank::build_chunks() {
   const std::vector<std::int64_t> blocks = blocks_per_part(
       config_.model, config_.layout.stages, placement.num_parts(), config_.seq_length);
   const int rank = mesh_->coord(Axis::kPp);
+  std::int64_t blocks_before = 0;
   for (int chunk = 0; chunk < placement.num_chunks(rank); ++chunk) {
-    const ChunkRange range = chunk_range(blocks, placement.part_at(rank, chunk));
-    chunks_.push_back(std::make_unique<Chunk>(config_.model, range, *mesh_));
+    ChunkRange range = chunk_range(blocks, placement.part_at(rank, chunk));
+    range.blocks_before = blocks_before;
+    blocks_before += range.num_blocks;
+    chunks_.push_back(std::make_unique<Chunk>(config_.model, config_.layout, range, *mesh_));
   }
 }
 
@@ -130,6 +133,8 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
   for (int i = 0; i < num_slots(); ++i) {
     slots.push_back(&make_arena(fmt::format("slot{}", i), capacities));
   }
+  std::vector<Arena*> hosts;
+  if (config_.layout.offload == "stash") hosts = make_offload(slots.size(), capacities);
   return std::make_unique<ModelStage>(chunks_, programs_.placement(),
                                       ModelStage::Sizes{.B = config_.layout.micro_batch,
                                                         .S = config_.seq_length,
@@ -144,7 +149,25 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
                                                         .step_state = state_tensor_,
                                                         .work = work,
                                                         .messages = messages,
-                                                        .slots = std::move(slots)});
+                                                        .again = make_arena("again", capacities),
+                                                        .slots = std::move(slots),
+                                                        .offload = offload_.get(),
+                                                        .hosts = std::move(hosts)});
+}
+
+// Returns the host's arena of each slot.
+std::vector<Arena*> Rank::make_offload(std::size_t num_slots,
+                                       const std::optional<MemoryPlan>& capacities) {
+  std::vector<Arena*> windows;
+  for (int i = 0; i < StashOffload::kWindows; ++i) {
+    windows.push_back(&make_arena(fmt::format("window{}", i), capacities));
+  }
+  offload_ = std::make_unique<StashOffload>(transfers_, std::move(windows));
+  std::vector<Arena*> hosts;
+  for (std::size_t i = 0; i < num_slots; ++i) {
+    hosts.push_back(&make_arena(fmt::format("away{}", i), capacities, Arena::Place::kHost));
+  }
+  return hosts;
 }
 
 // As many as the largest step takes; an evaluation takes one.

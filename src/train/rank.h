@@ -109,6 +109,8 @@ class Rank {
   std::span<const int> uses_of(const ModelStage::Run& run, const RankActions& actions);
   void build_chunks();
   std::unique_ptr<ModelStage> build_stage(Arena& work, const std::optional<MemoryPlan>& capacities);
+  std::vector<Arena*> make_offload(std::size_t num_slots,
+                                   const std::optional<MemoryPlan>& capacities);
   int num_slots();
   void run(const ModelStage::Run& run);
   void write_state(double inv_tokens);
@@ -123,10 +125,10 @@ class Rank {
   Backend backend_;
   Ledger ledger_;
   InFlight in_flight_;
+  Transfers transfers_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Ops> ops_;
-  std::unique_ptr<Ops> host_ops_;  // null where nothing is offloaded, as transfers_
-  std::unique_ptr<Transfers> transfers_;
+  std::unique_ptr<Ops> host_ops_;  // null where no optimizer state is offloaded
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Mesh> mesh_;
   std::optional<Programs> own_programs_;
@@ -134,10 +136,11 @@ class Rank {
   std::vector<std::unique_ptr<Chunk>> chunks_;  // in the order of the model
   std::unique_ptr<ParamStore> store_;
   Constants constants_;
-  Tensor state_tensor_;  // StepState
-  Tensor norm_sum_;      // i64 [kNormLimbs]
-  Tensor totals_;        // f64 [2]: loss over the global batch, votes to stop
-  Tensor probe_counts_;  // i64 [layers of this rank]
+  Tensor state_tensor_;                    // StepState
+  Tensor norm_sum_;                        // i64 [kNormLimbs]
+  Tensor totals_;                          // f64 [2]: loss over the global batch, votes to stop
+  Tensor probe_counts_;                    // i64 [layers of this rank]
+  std::unique_ptr<StashOffload> offload_;  // null where no stash leaves
   std::unique_ptr<ModelStage> stage_;
   std::unique_ptr<Interpreter> interpreter_;
   std::vector<Uses> uses_;

@@ -81,6 +81,14 @@ void check_layout_numbers(const LayoutConfig& layout) {
     fail_user("layout.recompute_blocks={} needs a layout.recompute other than 'none'; use 0",
               layout.recompute_blocks);
   }
+  if (layout.split_saved_inputs && layout.recompute != "block") {
+    fail_user("layout.split_saved_inputs=true needs layout.recompute='block'; use false");
+  }
+  if (layout.offload == "stash" && layout.recompute == "block") {
+    fail_user(
+        "layout.offload='stash' has nothing to move with layout.recompute='block', which keeps "
+        "only inputs; use one of them");
+  }
   if (layout.schedule == "file" && layout.schedule_file.empty()) {
     fail_user("layout.schedule='file' needs layout.schedule_file; give the file");
   }
@@ -115,14 +123,19 @@ std::string or_list(std::vector<std::string> parts) {
   return join(parts) + " or " + last;
 }
 
-// Numbers that divide each of `numbers`.
-std::string common_divisors(std::int64_t a, std::int64_t b, std::int64_t c) {
-  const std::int64_t all = std::gcd(a, std::gcd(b, c));
-  std::vector<std::string> divisors;
-  for (std::int64_t d = 1; d <= all; ++d) {
-    if (all % d == 0) divisors.push_back(fmt::format("{}", d));
+// Every tp rank has whole query heads and its part of ffn; key-value heads are split, or each is
+// held by several ranks.
+bool tp_fits(const ModelConfig& model, std::int64_t tp) {
+  return model.heads % tp == 0 && model.ffn % tp == 0 &&
+         (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
+}
+
+std::string fitting_tps(const ModelConfig& model) {
+  std::vector<std::string> fitting;
+  for (std::int64_t tp = 1; tp <= model.heads; ++tp) {
+    if (tp_fits(model, tp)) fitting.push_back(fmt::format("{}", tp));
   }
-  return or_list(divisors);
+  return or_list(fitting);
 }
 
 // "6 or 9": the multiples of `unit` around `number`, from `unit` on.
@@ -133,17 +146,26 @@ std::string nearest_multiples(std::int64_t number, std::int64_t unit) {
 }
 
 void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
-  struct Divided {
-    const char* name;
-    std::int64_t number;
-  };
-  const Divided all[] = {
-      {"num_heads", model.heads}, {"kv_heads", model.kv_heads}, {"ffn", model.ffn}};
-  for (const Divided& divided : all) {
-    if (divided.number % layout.tp == 0) continue;
-    fail_user("layout.tp={} does not divide {}={}; use {}", layout.tp, divided.name, divided.number,
-              common_divisors(model.heads, model.kv_heads, model.ffn));
+  if (tp_fits(model, layout.tp)) return;
+  for (const auto& [name, number] : {std::pair("num_heads", model.heads), {"ffn", model.ffn}}) {
+    if (number % layout.tp == 0) continue;
+    fail_user("layout.tp={} does not divide {}={}; use {}", layout.tp, name, number,
+              fitting_tps(model));
   }
+  fail_user("layout.tp={} neither divides kv_heads={} nor is a multiple of it; use {}", layout.tp,
+            model.kv_heads, fitting_tps(model));
+}
+
+void check_rows(const LayoutConfig& layout, std::int64_t seq_length) {
+  const std::int64_t rows = layout.micro_batch * seq_length;
+  const bool splits = layout.sequence_parallel || layout.split_saved_inputs;
+  if (!splits || rows % layout.tp == 0) return;
+  const std::int64_t unit = layout.tp / std::gcd(seq_length, std::int64_t{layout.tp});
+  fail_user(
+      "layout.{} splits the {} rows of a micro-batch, micro_batch*seq_length={}*{}, "
+      "over tp={}, which does not divide them; use micro_batch {}",
+      layout.sequence_parallel ? "sequence_parallel" : "split_saved_inputs", rows,
+      layout.micro_batch, seq_length, layout.tp, nearest_multiples(layout.micro_batch, unit));
 }
 
 void check_stages(const ModelConfig& model, const LayoutConfig& layout) {
@@ -289,6 +311,7 @@ void validate(RunConfig& config) {
   settle_schedule(config);
   check_stages(config.model, config.layout);
   check_sequence(config);
+  check_rows(config.layout, config.train.seq_length);
   check_data(config);
   check_checkpoint(config.checkpoint);
 }

@@ -41,8 +41,9 @@ TEST_F(WrongUse, OfOptionsNamesTheNearest) {
 TEST_F(WrongUse, OfLayoutsSaysWhatFits) {
   expect_train_refused({"--layout.ranks=3", "--layout.tp=3"}, {"layout.tp=3", "1, 2, 4 or 8"});
   expect_train_refused(
-      {"--model.family=llama", "--model.kv_heads=4", "--layout.ranks=8", "--layout.tp=8"},
-      {"layout.tp=8", "kv_heads=4", "1, 2 or 4"});
+      {"--model.family=llama", "--model.heads=24", "--model.hidden=96", "--model.ffn=96",
+       "--model.kv_heads=4", "--layout.ranks=6", "--layout.tp=6"},
+      {"layout.tp=6", "kv_heads=4", "1, 2, 4, 8, 12 or 24"});
   expect_train_refused({"--layout.ranks=5", "--layout.tp=2"}, {"layout.ranks=5", "4 or 6"});
   expect_train_refused({"--layout.ranks=8", "--layout.pp=8"}, {"layout.pp=8", "at most 4"});
   expect_train_refused({"--layout.micro_batch=3"}, {"train.global_batch=8", "6 or 9"});

@@ -16,6 +16,7 @@ struct Layout {
   std::int64_t micro_batch;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
+  bool sequence_parallel = false;
 };
 
 class Fixtures : public testing::TestWithParam<Layout> {};
@@ -30,6 +31,7 @@ TEST_P(Fixtures, FollowTheFloat64Curve) {
       fixture_training(fixture, layout.tp, layout.pp, layout.dp, layout.micro_batch);
   training.config.layout.schedule = layout.schedule;
   training.config.layout.virtual_stages = layout.virtual_stages;
+  training.config.layout.sequence_parallel = layout.sequence_parallel;
   const Curve curve = train(training, source, fixture.tokens);
   EXPECT_EQ(curve.memory_fault, "");
   EXPECT_EQ(curve.ledger_fault, "");
@@ -145,14 +147,19 @@ std::vector<Layout> layouts() {
     all.push_back({fixture, 1, 3, 1, 2, "zero_bubble"});
     all.push_back({fixture, 2, 2, 1, 1, "zero_bubble_v"});
     all.push_back({fixture, 1, 2, 2, 2, "zero_bubble_v"});
-    if (std::string(fixture) != "llama-tiny") all.push_back({fixture, 8, 1, 1, 2});
+    all.push_back({fixture, 8, 1, 1, 2});
+    for (const auto& [tp, pp, dp] : {std::array{2, 1, 1}, {4, 1, 1}, {2, 2, 2}, {8, 1, 1}}) {
+      all.push_back({fixture, tp, pp, dp, 2, "1f1b", 1, true});
+    }
+    all.push_back({fixture, 2, 2, 1, 2, "zero_bubble_v", 2, true});
   }
   return all;
 }
 
 std::string name_of(const testing::TestParamInfo<Layout>& info) {
   std::string name = info.param.fixture.substr(0, info.param.fixture.find('-'));
-  name = fmt::format("{}_tp{}_pp{}_dp{}_b{}", name, info.param.tp, info.param.pp, info.param.dp,
+  name = fmt::format("{}_tp{}{}_pp{}_dp{}_b{}", name, info.param.tp,
+                     info.param.sequence_parallel ? "sp" : "", info.param.pp, info.param.dp,
                      info.param.micro_batch);
   if (info.param.schedule != "1f1b") name += "_" + info.param.schedule;
   return name;

@@ -38,6 +38,20 @@ void expect_promise_of_bits(const Case& c, int tp, int dp) {
   varied(3, [](Training&) {});  // 4 blocks on 3 stages
   varied(1, [](Training& t) { t.num_threads = 2; });
   varied(1, [](Training& t) { t.num_threads = 3; });
+  for (const char* recompute : {"cheap", "attention", "block"}) {
+    for (const char* schedule : {"1f1b", "zero_bubble"}) {
+      SCOPED_TRACE(fmt::format("recompute {} with {}", recompute, schedule));
+      varied(2, [&](Training& t) {
+        t.config.layout.recompute = recompute;
+        t.config.layout.schedule = schedule;
+      });
+    }
+  }
+  varied(1, [](Training& t) {
+    t.config.layout.recompute = "block";
+    t.config.layout.recompute_blocks = 3;
+    t.config.layout.split_saved_inputs = true;
+  });
 }
 
 TEST(SameBits, GptOnOneTpAndDp) {
@@ -50,6 +64,12 @@ TEST(SameBits, GptWithDropoutOnTp2Dp2) {
 }
 TEST(SameBits, BloomOnTp2) {
   expect_promise_of_bits({small("bloom")}, 2, 1);
+}
+TEST(SameBits, GptWithSplitRowsAndDropoutOnTp2) {
+  Case c{small("gpt")};
+  c.model.dropout = 0.2;
+  c.split_rows = true;
+  expect_promise_of_bits(c, 2, 1);
 }
 TEST(SameBits, LlamaInBf16OnDp2) {
   Case c{small("llama")};
@@ -97,7 +117,7 @@ TEST(SameCurve, LlamaWithGroupedHeads) {
 TEST(SameCurve, LlamaWithOneKeyValueHead) {
   Case c{small("llama")};
   c.model.kv_heads = 1;
-  expect_same_curve(c, {{1, 1, 1, 4}, {1, 2, 1, 1}, {1, 1, 4, 1}});
+  expect_same_curve(c, {{1, 1, 1, 4}, {1, 2, 1, 1}, {1, 1, 4, 1}, {4, 1, 1, 1}, {2, 2, 2, 1}});
 }
 TEST(SameCurve, LlamaTiedWithScaledRotary) {
   Case c{small("llama")};
@@ -110,6 +130,17 @@ TEST(SameCurve, QwenBiases) {
   Case c{small("llama")};
   c.model.qkv_bias = true;
   expect_same_curve(c, kLayouts);
+  c.model.kv_heads = 2;
+  expect_same_curve(c, {{4, 1, 1, 1}, {4, 1, 2, 2}});
+}
+TEST(SameCurve, SequenceParallelWithDropout) {
+  for (const char* family : {"gpt", "bloom", "llama"}) {
+    SCOPED_TRACE(family);
+    Case c{small(family)};
+    c.model.dropout = 0.3;
+    c.split_rows = true;
+    expect_same_curve(c, {{2, 1, 1, 1}, {2, 2, 2, 1}, {4, 2, 1, 4}, {2, 3, 1, 1}});
+  }
 }
 TEST(SameCurve, UnevenDepthAndListOfStages) {
   Case c{small("gpt")};

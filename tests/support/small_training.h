@@ -23,6 +23,7 @@ struct Case {
   ModelConfig model;
   std::int64_t seq_length = 16;
   DType compute = DType::kF32;
+  bool split_rows = false;  // sequence parallelism
 };
 
 inline ModelConfig small(const std::string& family) {
@@ -44,6 +45,7 @@ inline Training training_of(const Case& c, int tp, int pp, int dp, std::int64_t 
   training.config.layout.tp = tp;
   training.config.layout.pp = pp;
   training.config.layout.micro_batch = micro_batch;
+  training.config.layout.sequence_parallel = c.split_rows;
   training.config.seq_length = c.seq_length;
   training.config.compute = c.compute;
   training.config.max_micros = static_cast<int>(kBatch / (micro_batch * dp));

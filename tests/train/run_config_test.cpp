@@ -146,8 +146,8 @@ TEST(RunConfig, WeightsImplyTheirConfig) {
   EXPECT_EQ(parse_error("[model]\nlayers = 3", {weights}),
             "model.layers=3 (run.toml line 2) does not fit the weights in " + kFixtures +
                 "llama-tiny, which have 4; remove it or use other weights");
-  EXPECT_EQ(parse_error("", {weights, "--layout.tp=8", "--layout.ranks=8"}),
-            "layout.tp=8 does not divide kv_heads=4; use 1, 2 or 4");
+  EXPECT_EQ(parse_error("", {weights, "--layout.tp=16", "--layout.ranks=16"}),
+            "layout.tp=16 does not divide num_heads=8; use 1, 2, 4 or 8");
 }
 
 TEST(RunConfig, AFileIsReadByItsPath) {
@@ -181,8 +181,14 @@ TEST(RunConfig, LayoutsThatDoNotFitAreRefused) {
   expect_messages({
       {{"--layout.tp=3", "--layout.ranks=3"},
        "layout.tp=3 does not divide num_heads=16; use 1, 2, 4, 8 or 16"},
-      {{"--layout.tp=8", "--layout.ranks=8", "--model.kv_heads=4"},
-       "layout.tp=8 does not divide kv_heads=4; use 1, 2 or 4"},
+      {{"--layout.tp=6", "--layout.ranks=6", "--model.heads=12", "--model.kv_heads=4",
+        "--model.hidden=48"},
+       "layout.tp=6 neither divides kv_heads=4 nor is a multiple of it; use 1, 2, 4 or 12"},
+      {{"--layout.tp=4", "--layout.ranks=4", "--layout.sequence_parallel=true",
+        "--layout.micro_batch=3", "--train.seq_length=34", "--train.global_batch=12"},
+       "layout.sequence_parallel splits the 102 rows of a micro-batch, "
+       "micro_batch*seq_length=3*34, over tp=4, which does not divide them; use micro_batch 2 or "
+       "4"},
       {{"--layout.tp=8", "--layout.ranks=8", "--model.ffn=100"},
        "layout.tp=8 does not divide ffn=100; use 1, 2 or 4"},
       {{"--layout.ranks=6", "--layout.tp=2", "--layout.pp=2"},
@@ -291,10 +297,6 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName) {
     return option + " is not built into this version; use " + instead;
   };
   expect_messages({
-      {{"--layout.tp=2", "--layout.ranks=2", "--layout.sequence_parallel=true"},
-       not_built("layout.sequence_parallel=true with tp above 1", "false")},
-      {{"--layout.recompute=block"}, not_built("layout.recompute='block'", "'none'")},
-      {{"--layout.offload=stash"}, not_built("layout.offload='stash'", "'optimizer' or 'none'")},
       {{"--data.order=megatron"}, not_built("data.order='megatron'", "'shuffled' or 'sequential'")},
       {{"--data.max_documents=4"}, not_built("data.max_documents=4", "0")},
   });
