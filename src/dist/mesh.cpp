@@ -1,5 +1,6 @@
 #include "dist/mesh.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -93,13 +94,25 @@ std::vector<int> Mesh::neighbours_in_tp(int count) const {
 
 // The world ranks that differ from this one along `axes` only, ascending.
 std::vector<int> Mesh::members_along(std::span<const Axis> axes) const {
-  std::vector<int> members;
-  for (int rank = 0; rank < shape_.ranks(); ++rank) {
-    std::array<int, kNumAxes> coords = shape_.coords_of(rank);
-    for (const Axis axis : axes) {
-      coords[static_cast<std::size_t>(axis)] = coord(axis);
+  std::array<int, kNumAxes> first = coords_;
+  for (const Axis axis : axes) {
+    first[static_cast<std::size_t>(axis)] = 0;
+  }
+  std::vector<int> members = {shape_.rank_of(first)};
+  int stride = shape_.ranks();
+  for (std::size_t axis = kNumAxes; axis-- > 0;) {
+    stride /= shape_.sizes[axis];
+    const bool is_along =
+        std::find(axes.begin(), axes.end(), static_cast<Axis>(axis)) != axes.end();
+    if (!is_along) continue;
+    std::vector<int> more;
+    more.reserve(members.size() * static_cast<std::size_t>(shape_.sizes[axis]));
+    for (const int member : members) {
+      for (int i = 0; i < shape_.sizes[axis]; ++i) {
+        more.push_back(member + i * stride);
+      }
     }
-    if (coords == coords_) members.push_back(rank);
+    members = std::move(more);
   }
   return members;
 }
