@@ -34,7 +34,7 @@ TEST(ModelConfig, PresetsHaveThePublishedParameterCounts) {
       {"bloom-7b1", 7069016064},  {"bloom-176b", 176247271424}, {"llama-7b", 6738415616},
       {"llama-13b", 13015864320}, {"llama-34b", 33743970304},   {"llama2-70b", 68976648192},
       {"llama3-8b", 8030261248},  {"qwen2-0.5b", 494032768},    {"qwen2-1.5b", 1543714304},
-      {"qwen2-7b", 7615616512},
+      {"qwen2-7b", 7615616512},   {"llama3-70b", 70553706496},  {"qwen2-72b", 72706203648},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(count_parameters(preset(c.name)), c.parameters) << c.name;

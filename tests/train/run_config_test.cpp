@@ -286,8 +286,9 @@ TEST(RunConfig, UnknownWordsNameTheNearest) {
       {{"--model.preset=tiny-gtp"},
        "model.preset='tiny-gtp' is not known; did you mean 'tiny-gpt'? Known are gpt2-124m, "
        "gpt2-350m, gpt2-774m, gpt2-1558m, bloom-560m, bloom-1b1, bloom-7b1, bloom-176b, llama-7b, "
-       "llama-13b, llama-34b, llama2-70b, llama3-8b, qwen2-0.5b, qwen2-1.5b, qwen2-7b, gpt3-175b, "
-       "gpt-1t, tiny-gpt, tiny-bloom, tiny-llama"},
+       "llama-13b, llama-34b, llama2-70b, llama3-8b, llama3-70b, "
+       "qwen2-0.5b, qwen2-1.5b, qwen2-7b, qwen2-72b, gpt3-175b, gpt-1t, tiny-gpt, tiny-bloom, "
+       "tiny-llama"},
       {{"--layout.zero_stage=4"}, "layout.zero_stage=4 is not a stage of ZeRO; use 0, 1, 2 or 3"},
   });
 }
