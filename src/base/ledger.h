@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orthant {
@@ -23,10 +25,19 @@ struct Cost {
   double bytes = 0;  // read plus written in device memory
 };
 
+// What the schedule had the rank do: F3.1 is {'F', 1, 3}; kind 0 between the actions of a schedule.
+struct At {
+  char kind = 0;
+  std::uint8_t chunk = 0;
+  std::int32_t micro = 0;
+  friend bool operator==(const At&, const At&) = default;
+};
+
 struct Entry {
   std::string_view what;   // "linear_fwd", "all_reduce", "send": a string literal
   std::string_view where;  // "h.7.mlp.down": owned by a layer, lives as long as the rank
   Lane lane = Lane::kCompute;
+  At at = {};  // the action that has begun last
   Cost cost;
   std::uint64_t fingerprint = 0;  // of the shapes and types that the call touches
   std::int64_t message_bytes = 0;
@@ -43,8 +54,12 @@ class Ledger {
  public:
   void add(Entry entry) {
     entry.where = where_;
+    entry.at = at_;
     entries_.push_back(entry);
+    if (observer_) observer_();
   }
+  // Called after every entry; empty: none.
+  void observe(std::function<void()> observer) { observer_ = std::move(observer); }
   Token next_token() { return Token{++last_token_}; }
   std::span<const Entry> entries() const { return entries_; }
   // Forgets the entries and numbers tokens anew; keeps the memory, so that later steps allocate
@@ -52,14 +67,19 @@ class Ledger {
   void restart() {
     entries_.clear();
     last_token_ = 0;
+    at_ = {};
   }
+  // Entries belong to this action until the next begins.
+  void begin_action(At at) { at_ = at; }
   std::string_view where() const { return where_; }
 
  private:
   friend class Where;
   std::vector<Entry> entries_;
   std::string_view where_;
+  At at_;
   std::int64_t last_token_ = 0;
+  std::function<void()> observer_;
 };
 
 // Names the place in the program for the entries of a scope.

@@ -11,8 +11,8 @@
 #include "cli/bench_random_step.h"
 #include "comm/backends.h"
 #include "train/peak.h"
-#include "train/plan_memory.h"
 #include "train/rank.h"
+#include "train/run_ranks.h"
 
 namespace orthant {
 namespace {
@@ -217,7 +217,7 @@ BenchResult bench_gpu_step(const StepBench& bench) {
   const RunConfig& config = bench.config;
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
-  require_fit(rank_of, plan, available_bytes("cuda"));
+  require_fit({.config = config}, plan, memory_limit(config, nullptr));
   ThreadWorld world(1, config.layout.deadline_s);
   const std::unique_ptr<Device> device = make_device("cuda", 0);
   Rank rank(rank_of,
@@ -225,7 +225,7 @@ BenchResult bench_gpu_step(const StepBench& bench) {
              .ops = "cuda",
              .join_world = [&](const CommParts& parts) { return world.join(0, parts); },
              .num_threads = bench.num_threads},
-            plan.of(0).memory);
+            plan.of(0).whole);
   fill_weights(rank, *device);
   const RandomStep random(config, rank_of.max_micros);
   GpuStep step = measure(bench, rank, *device, random);

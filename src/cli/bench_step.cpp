@@ -9,7 +9,7 @@
 #include "cli/bench_random_step.h"
 #include "comm/backends.h"
 #include "ops/cpu/onednn_reference.h"
-#include "train/plan_memory.h"
+#include "train/fit.h"
 #include "train/rank.h"
 #include "train/weights.h"
 
@@ -182,7 +182,7 @@ BenchResult bench_step(const StepBench& bench) {
   if (config.device.kind == "cuda") return bench_gpu_step(bench);
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
-  require_fit(rank_of, plan, available_host_bytes());
+  require_fit({.config = config}, plan, limit_of_this_host(config.layout));
   ThreadWorld world(1, config.layout.deadline_s);
   const std::unique_ptr<Device> device = make_device(config.device.kind, 0);
   Rank rank(rank_of,
@@ -190,7 +190,7 @@ BenchResult bench_step(const StepBench& bench) {
              .ops = config.device.kind,
              .join_world = [&](const CommParts& parts) { return world.join(0, parts); },
              .num_threads = bench.num_threads},
-            plan.of(0).memory);
+            plan.of(0).whole);
   rank.store().load(*find_weights(config).source);
   const RandomStep step(config, rank_of.max_micros);
   return report(bench, measure(bench, rank, step));

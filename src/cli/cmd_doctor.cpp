@@ -6,13 +6,15 @@
 
 #include <sys/resource.h>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/version.h"
 #include "comm/process_world.h"
+#include "mem/device.h"
 #include "ops/processor.h"
-#include "train/plan_memory.h"
+#include "train/host_memory.h"
 
 namespace orthant {
 namespace {

@@ -12,6 +12,7 @@
 #include "infer/generator.h"
 #include "infer/text_model.h"
 #include "infer/text_stream.h"
+#include "train/host_memory.h"
 #include "train/run_ranks.h"
 
 namespace orthant {

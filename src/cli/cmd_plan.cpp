@@ -2,65 +2,44 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/json.h"
+#include "base/check.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "train/plan_memory.h"
-#include "train/run_schedule.h"
+#include "cli/parser.h"
+#include "plan/pictures.h"
 
 namespace orthant {
 namespace {
 
-OrderedJson rank_json(const RankConfig& config, const RunPlan& plan, int rank) {
-  const auto coords = mesh_shape(config.layout).coords_of(rank);
-  const MemoryPlan& memory = plan.of(rank).memory;
-  OrderedJson classes = OrderedJson::object();
-  const ClassBytes by_class = memory.by_class();
-  for (int i = 0; i < kNumMemClasses; ++i) {
-    classes[std::string(name_of(static_cast<MemClass>(i)))] = by_class[static_cast<std::size_t>(i)];
-  }
-  classes["libraries"] = 0;
-  return {{"rank", rank},
-          {"pp", coords[static_cast<std::size_t>(Axis::kPp)]},
-          {"dp", coords[static_cast<std::size_t>(Axis::kDp)]},
-          {"tp", coords[static_cast<std::size_t>(Axis::kTp)]},
-          {"device_bytes", memory.device_bytes()},
-          {"host_bytes", memory.host_bytes()},
-          {"classes", classes}};
-}
+struct PlanArguments {
+  RunArguments run;
+  int ranks = 0;
+  int hosts = 0;
+  std::string machine;
+  std::string chart;
+  std::string trace;
+  bool json = false;
+};
 
-int plan(const RunConfig& config, bool json) {
-  const RankConfig rank = rank_config(config);
-  const bool evaluates = !config.data.valid.empty() || !config.data.split.empty();
-  const RunPlan plan = plan_run(rank, evaluates ? eval_micros(config) : 0);
-  Programs programs(schedule_choice(config.layout));  // throws when a rank could wait for ever
-  const double idle = bubble(programs.training(rank.max_micros), programs.placement(), 1, 1, 1);
-  const std::int64_t available = available_host_bytes();
-  const bool fits = plan.total_bytes() <= available;
-  if (json) {
-    OrderedJson ranks = OrderedJson::array();
-    for (int r = 0; r < config.layout.ranks; ++r) {
-      ranks.push_back(rank_json(rank, plan, r));
-    }
-    const OrderedJson all = {{"fits", fits},
-                             {"step_ms", nullptr},
-                             {"bubble", idle},
-                             {"deadlock_free", true},
-                             {"ranks", ranks}};
-    fmt::print("{}\n", all.dump(1));
-  } else {
-    fmt::print(
-        "{} parameters, {} ranks: tp {}, pp {}, dp {}; {} micro-batches a step, schedule {}\n",
-        count_parameters(config.model), config.layout.ranks, config.layout.tp, config.layout.pp,
-        config.layout.dp(), rank.max_micros, config.layout.schedule);
-    fmt::print("{}", memory_table(rank, plan));
-    fmt::print("all ranks on this host: {} of {} free: {}\n", format_bytes(plan.total_bytes()),
-               format_bytes(available), fits ? "fits" : "does not fit");
-    fmt::print("no rank can wait for ever; idle share of a step {:.1f} % at equal stage times\n",
-               idle * 100);
+int run_plan(const PlanArguments& arguments) {
+  std::vector<std::string> overrides = arguments.run.overrides;
+  if (arguments.ranks > 0) overrides.push_back(fmt::format("--layout.ranks={}", arguments.ranks));
+  check_picture_names(arguments.chart, arguments.trace);
+  const RunConfig config = load_run_config(arguments.run.path, overrides);
+  const std::string name = !arguments.machine.empty()     ? arguments.machine
+                           : config.device.kind == "cuda" ? "h200"
+                                                          : "cpu";
+  const Machine machine = load_machine(name);
+  const Plan plan =
+      make_plan({.job = {.config = config}, .machine = machine, .num_hosts = arguments.hosts});
+  fmt::print("{}", arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
+  if (!plan.match.is_whole()) return static_cast<int>(Fault::kRun);
+  write_pictures(plan, arguments.chart, arguments.trace);
+  if (plan.fit.fits) return 0;
+  if (!arguments.json) {
+    throw Error(Fault::kPlan, explain_misfit(plan.request.job, plan.memory, plan.limit));
   }
-  if (!fits && !json) require_fit(rank, plan, available);
-  return fits ? 0 : 3;
+  return static_cast<int>(Fault::kPlan);
 }
 
 }  // namespace
@@ -68,21 +47,22 @@ int plan(const RunConfig& config, bool json) {
 void add_plan(Parser& app, Command& chosen) {
   Parser& command = app.add_command(
       "plan", "dry run of every rank without training: memory by class, messages, deadlock check");
-  struct Arguments {
-    RunArguments run;
-    int ranks = 0;
-    bool json = false;
-  };
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PlanArguments>();
   add_run_arguments(command, arguments->run);
   command.add_option("--ranks", arguments->ranks, "ranks in place of layout.ranks").positive();
+  command.add_option("--machine", arguments->machine,
+                     "what it would run on, or a file of that kind: " + join(machine_names()) +
+                         "; without it h200 for device.kind=cuda, else cpu, which is this host");
+  command.add_option("--hosts", arguments->hosts, "hosts that are there; without it: enough")
+      .positive();
+  command.add_option("--chart", arguments->chart,
+                     "FILE.svg or FILE.html: the schedule, and memory over a step, drawn");
+  command.add_option("--trace", arguments->trace,
+                     "FILE.json: the predicted step as a Chrome trace");
   command.add_flag("--json", arguments->json, "one JSON object on standard output");
   command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
-      std::vector<std::string> overrides = arguments->run.overrides;
-      if (arguments->ranks > 0)
-        overrides.push_back(fmt::format("--layout.ranks={}", arguments->ranks));
-      return plan(load_run_config(arguments->run.path, overrides), arguments->json);
+      return run_plan(*arguments);
     };
   });
 }

@@ -46,7 +46,8 @@ class Arena {
   Tensor alloc(const Shape& shape, DType dtype, MemClass what);
   Tensor contents() const { return {.data = base_, .shape = {now_.top}, .dtype = DType::kU8}; }
   Mark mark() const { return now_; }
-  void rewind(const Mark& mark);  // an error while a started call owns memory above the mark
+  void restart_peak() { peak_ = now_; }  // of a phase: a dry run's
+  void rewind(const Mark& mark);         // an error while a started call owns memory above the mark
 
   const std::string& name() const { return name_; }
   Place place() const { return place_; }

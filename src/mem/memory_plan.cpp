@@ -36,4 +36,13 @@ const ArenaPlan* MemoryPlan::find(const std::string& name) const {
   return found == arenas.end() ? nullptr : &*found;
 }
 
+void raise(MemoryPlan& whole, const MemoryPlan& phase) {
+  if (whole.arenas.empty()) whole.arenas.resize(phase.arenas.size());
+  for (std::size_t i = 0; i < phase.arenas.size(); ++i) {
+    if (whole.arenas[i].name.empty() || phase.arenas[i].bytes > whole.arenas[i].bytes) {
+      whole.arenas[i] = phase.arenas[i];
+    }
+  }
+}
+
 }  // namespace orthant

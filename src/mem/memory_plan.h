@@ -28,4 +28,7 @@ struct MemoryPlan {
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
+// Raises each arena of `whole` to that of `phase` where that is higher.
+void raise(MemoryPlan& whole, const MemoryPlan& phase);
+
 }  // namespace orthant

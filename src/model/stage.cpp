@@ -134,6 +134,7 @@ void ModelStage::open(int chunk, int micro) {
 }
 
 void ModelStage::forward(int chunk, int micro) {
+  begin_action('F', chunk, micro);
   const Part& own = part(chunk);
   Slots::Slot& slot = slots_.at(chunk, micro);
   Context ctx = context(slot);
@@ -189,7 +190,13 @@ std::array<Tensor, 2> ModelStage::passing_rows(const Part& part, Frame& frame) c
   return {frame.alloc(own_rows_, sizes_.compute), frame.alloc(own_rows_, sizes_.compute)};
 }
 
+void ModelStage::begin_action(char kind, int chunk, int micro) {
+  parts_.ledger.begin_action(
+      {.kind = kind, .chunk = static_cast<std::uint8_t>(chunk), .micro = micro});
+}
+
 void ModelStage::run_backward(int chunk, int micro, Half half) {
+  begin_action(half == Half::kBoth ? 'B' : half == Half::kInput ? 'I' : 'W', chunk, micro);
   const Part& own = part(chunk);
   Slots::Slot& slot = slots_.at(chunk, micro);
   Context ctx = context(slot);

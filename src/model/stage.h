@@ -89,6 +89,7 @@ class ModelStage final : public Stage {
   void add_borders(const Placement& placement);
   Part& part(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
   Context context(const Slots::Slot& slot);
+  void begin_action(char kind, int chunk, int micro);
   Flow enter(const Part& part, Stash& stash);
   std::array<Tensor, 2> passing_rows(const Part& part, Frame& frame) const;
   Tensor keep_gradient(Stash& stash, const Tensor& dy);

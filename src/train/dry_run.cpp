@@ -21,17 +21,37 @@ void keep_names(DryRun& run, std::span<const Entry> entries) {
   }
 }
 
-DryRun run_dry(const RankConfig& config, int rank, int eval_micros, Programs* programs) {
-  const std::unique_ptr<Device> device = make_meta_device();
-  const Backend backend{
-      .device = *device,
-      .ops = "meta",
-      .join_world =
-          [&](const CommParts& parts) { return make_meta_world(rank, config.layout.ranks, parts); },
-      .num_threads = 1,
-      .programs = programs};
-  Rank meta(config, backend, std::nullopt);
-  DryRun run;
+// A rank on meta, and what it stands on.
+struct MetaRank {
+  std::unique_ptr<Device> device;
+  Rank rank;
+
+  MetaRank(const RankConfig& config, int number, Programs* programs)
+      : device(make_meta_device()),
+        rank(config,
+             {.device = *device,
+              .ops = "meta",
+              .join_world =
+                  [&](const CommParts& parts) {
+                    return make_meta_world(number, config.layout.ranks, parts);
+                  },
+              .num_threads = 1,
+              .programs = programs},
+             std::nullopt) {}
+};
+
+DryMemory run_dry(const RankConfig& config, int rank, int eval_micros, const StepReader& read,
+                  Programs* programs) {
+  MetaRank owner(config, rank, programs);
+  Rank& meta = owner.rank;
+  DryMemory memory;
+  const auto end_phase = [&](Phase phase) {
+    const MemoryPlan marks = meta.memory();
+    memory.phases[static_cast<std::size_t>(phase)] = marks.by_class();
+    raise(memory.whole, marks);
+    meta.begin_phase();
+  };
+  end_phase(Phase::kLoad);
   if (config.purpose == Purpose::kTrain) {
     for (const int micros : config.other_micros) {
       meta.step(1, 0.0, {}, micros);
@@ -40,18 +60,33 @@ DryRun run_dry(const RankConfig& config, int rank, int eval_micros, Programs* pr
     // What is offloaded is updated behind the forward of the next step: that one is like all
     // others.
     if (config.layout.offload == "optimizer") meta.step(2, 0.0, {}, config.max_micros);
-    keep_names(run, meta.ledger().entries());
+    if (read) read(meta.ledger().entries());
+    end_phase(Phase::kTrain);
   }
-  if (eval_micros > 0) meta.evaluate({}, eval_micros);
-  run.memory = meta.memory();
-  return run;
+  if (eval_micros > 0) {
+    meta.evaluate({}, eval_micros);
+    end_phase(Phase::kEvaluate);
+  }
+  if (config.purpose == Purpose::kTrain) end_phase(Phase::kSave);
+  return memory;
 }
 
 }  // namespace
 
-DryRun dry_run(const RankConfig& config, int rank, int eval_micros, Programs* programs) {
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kLoad: return "load";
+    case Phase::kTrain: return "train";
+    case Phase::kEvaluate: return "evaluate";
+    case Phase::kSave: return "save";
+  }
+  return "?";
+}
+
+DryMemory dry_run_memory(const RankConfig& config, int rank, int eval_micros,
+                         const StepReader& read, Programs* programs) {
   try {
-    return run_dry(config, rank, eval_micros, programs);
+    return run_dry(config, rank, eval_micros, read, programs);
   } catch (const Error& error) {
     if (error.fault() != Fault::kPlan) throw;
     throw Error(Fault::kPlan,
@@ -59,6 +94,29 @@ DryRun dry_run(const RankConfig& config, int rank, int eval_micros, Programs* pr
                             "layout.micro_batch={} or train.seq_length={}",
                             rank, config.layout.micro_batch, config.seq_length));
   }
+}
+
+std::vector<ClassBytes> trace_memory(const RankConfig& config, int rank) {
+  MetaRank owner(config, rank, nullptr);
+  std::vector<ClassBytes> marks;
+  const bool is_second = config.layout.offload == "optimizer";  // as in run_dry()
+  if (is_second) owner.rank.step(1, 0.0, {}, config.max_micros);
+  owner.rank.begin_phase();
+  owner.rank.trace_memory(marks);
+  owner.rank.step(is_second ? 2 : 1, 0.0, {}, config.max_micros);
+  // What was in use before an entry was recorded belongs to the one before it.
+  marks.push_back(owner.rank.memory().by_class());
+  marks.erase(marks.begin());
+  return marks;
+}
+
+DryRun dry_run(const RankConfig& config, int rank, int eval_micros) {
+  DryRun run;
+  const auto keep = [&run](std::span<const Entry> step) {
+    keep_names(run, step);
+  };
+  run.memory = dry_run_memory(config, rank, eval_micros, keep, nullptr).whole;
+  return run;
 }
 
 }  // namespace orthant

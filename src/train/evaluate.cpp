@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "ckpt/safetensors.h"
+#include "train/fit.h"
 #include "train/loop.h"
 #include "train/run_data.h"
 #include "train/run_ranks.h"
@@ -92,10 +93,8 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   std::int64_t batches = 0;
   std::unique_ptr<TokenSource> valid;
   Weights weights;
-  RankConfig rank = rank_config(config);
-  rank.purpose = Purpose::kInfer;
-  rank.max_micros = per_batch;
-  rank.other_micros.clear();
+  const Job job = evaluation_of(config, !logits.empty());
+  const RankConfig rank = rank_config(job);
   RunPlan plan;
   agree(world, [&] {
     if (!logits.empty()) require_file_can_be_made(logits, "--logits");
@@ -114,7 +113,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
     }
     batches = std::min(config.train.eval_steps, whole);
     plan = plan_run(rank, per_batch);
-    require_fit(rank, plan, memory_for(world, config.device.kind));
+    require_fit(job, plan, memory_limit(config, world));
   });
   if (has_first_rank(world)) {
     for (const std::string& damage : weights.passed_over) {

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/fit.h"
 #include "train/peak.h"
 #include "train/report.h"
 #include "train/run_data.h"
@@ -212,12 +213,12 @@ void prepare(const RankConfig& rank, SharedRun& run) {
               run.dump->step, run.first_step, config.train.steps);
   }
   require_eval_samples(config, run.valid_data.get());
-  run.plan = plan_run(rank, run.valid_data == nullptr ? 0 : eval_micros(config));
-  require_fit(rank, run.plan, memory_for(run.world, config.device.kind));
+  run.plan = plan_run(rank, eval_micros(config));
+  require_fit({.config = config}, run.plan, memory_limit(config, run.world));
 }
 
 // The first rank's: makes the folders and tells how the run begins.
-void begin_report(const RankConfig& rank, const SharedRun& run, std::optional<Report>& report) {
+void begin_report(const SharedRun& run, std::optional<Report>& report) {
   make_folders(run.config);
   report.emplace(
       run.config, run.plan, run.first_step,
@@ -226,7 +227,7 @@ void begin_report(const RankConfig& rank, const SharedRun& run, std::optional<Re
     report->message(damage);
   }
   report->message(fmt::format("weights: {}", run.weights.origin));
-  report->message(memory_table(rank, run.plan));
+  report->message(memory_table(run.config.layout, run.plan));
 }
 
 }  // namespace
@@ -249,7 +250,7 @@ int train(const RunConfig& config, const std::optional<GradientDump>& dump, Proc
   }
   std::optional<Report> report;
   agree(world, [&] {
-    if (has_first_rank(world)) begin_report(rank, run, report);
+    if (has_first_rank(world)) begin_report(run, report);
   });
   if (run.first_step > config.train.steps) {
     if (report) report->message(fmt::format("all {} steps are done", config.train.steps));

@@ -12,16 +12,26 @@
 
 namespace orthant {
 
-RankConfig rank_config(const RunConfig& config);
+// What is planned and run: a training with its evaluations, or an evaluation alone.
+struct Job {
+  RunConfig config;
+  Purpose purpose = Purpose::kTrain;
+  std::int64_t logits_bytes = 0;  // host memory of one process: logits that a file will have
+};
+Job evaluation_of(const RunConfig& config, bool wants_logits);
 
-// Micro-batches of one evaluation on one rank; 0 when the run never evaluates.
+RankConfig rank_config(const RunConfig& config);
+RankConfig rank_config(const Job& job);
+
+// Micro-batches of one evaluation on one rank; 0 when there is none.
 int eval_micros(const RunConfig& config);
+int eval_micros(const Job& job);
 
 struct RunPlan {
-  std::vector<DryRun> kinds;
+  std::vector<DryMemory> kinds;
   std::vector<int> kind_of;  // by world rank
 
-  const DryRun& of(int rank) const {
+  const DryMemory& of(int rank) const {
     return kinds[static_cast<std::size_t>(kind_of[static_cast<std::size_t>(rank)])];
   }
   std::int64_t total_bytes() const;    // of all ranks
@@ -29,18 +39,11 @@ struct RunPlan {
 };
 
 // Ranks of one stage are alike but for the first of tp, which adds biases and counts what all hold.
-RunPlan plan_run(const RankConfig& config, int num_eval_micros);
+// `read` sees the step of one rank of each kind, in the order of RunPlan::kinds.
+RunPlan plan_run(const RankConfig& config, int num_eval_micros, const StepReader& read = {});
 
-// Rows of the table of memory by class, one a kind of rank.
-std::string memory_table(const RankConfig& config, const RunPlan& plan);
-
-// Bytes that this host can give to a new process.
-std::int64_t available_host_bytes();
-// The same of the devices of a kind: "cuda" are all GPUs. Throws a user error where there is none.
-std::int64_t available_bytes(std::string_view kind);
-
-// Throws (Fault::kPlan) when thread ranks of one process do not fit; names the classes that fill
-// the memory.
-void require_fit(const RankConfig& config, const RunPlan& plan, std::int64_t available);
+// Rows of the table of memory by class, one a kind of rank; of many kinds the first, the fullest
+// and the last.
+std::string memory_table(const LayoutConfig& layout, const RunPlan& plan);
 
 }  // namespace orthant

@@ -228,6 +228,7 @@ void Rank::forward_backward(std::int64_t number, double lr, std::span<const Host
   write_state(inv_tokens(num_micros));
   store_->begin_step();
   run({Mode::kTrain, Slots::List::kTraining, micros, num_micros});
+  ledger_.begin_action({});
   const Where where(ledger_, "update");
   store_->finish_grads();
   compute_clip_factor(*ops_, *store_, norm_sum_, state_tensor_);
@@ -306,6 +307,19 @@ MemoryPlan Rank::memory() const {
                            .on_host = arena->place() == Arena::Place::kHost});
   }
   return plan;
+}
+
+void Rank::trace_memory(std::vector<ClassBytes>& marks) {
+  ledger_.observe([this, &marks] {
+    marks.push_back(memory().by_class());
+    begin_phase();
+  });
+}
+
+void Rank::begin_phase() {
+  for (const auto& arena : arenas_) {
+    arena->restart_peak();
+  }
 }
 
 }  // namespace orthant

@@ -93,7 +93,10 @@ class Rank {
   const StepState& kept() const { return state_; }
   void keep(const StepState& state) { state_ = state; }
 
-  MemoryPlan memory() const;                        // high-water marks so far
+  MemoryPlan memory() const;  // high-water marks so far, or of this phase
+  void begin_phase();         // forgets the marks: a dry run's
+  // Adds, at every entry of the ledger, the marks since the entry before it. They start anew.
+  void trace_memory(std::vector<ClassBytes>& marks);
   const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
 
  private:

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "comm/backends.h"
+#include "train/host_memory.h"
 #include "train/run_schedule.h"
 
 namespace orthant {
@@ -26,15 +27,15 @@ void agree(ProcessWorld* world, const std::function<void()>& act) {
   }
 }
 
-std::int64_t memory_for(ProcessWorld* world, std::string_view kind) {
-  if (world != nullptr && world->size() > 1 && kind == "cuda") {
+MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
+  if (world != nullptr && world->size() > 1 && config.device.kind == "cuda") {
     fail_user(
         "device.kind='cuda' with {} ranks as processes is not built into this version; run them as "
         "threads of one process, which take the GPUs of this host in turn",
         world->size());
   }
-  const std::int64_t here = available_bytes(kind);
-  return world == nullptr ? here : here / world->num_local() * world->size();
+  return {.host_bytes = available_bytes(config.device.kind),
+          .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks};
 }
 
 void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,
@@ -48,7 +49,7 @@ void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string&
                           .join_world = join,
                           .num_threads = threads_per_rank(num_local),
                           .programs = &programs};
-    Rank rank(config, backend, plan.of(r).memory);
+    Rank rank(config, backend, plan.of(r).whole);
     body(rank, r);
   };
   if (world != nullptr) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/process_world.h"
-#include "train/plan_memory.h"
+#include "train/fit.h"
 #include "train/rank.h"
 
 namespace orthant {
@@ -22,8 +22,9 @@ inline bool has_first_rank(const ProcessWorld* world) {
 // Does `act`; where this process is a rank, all of them do, and all throw when one does.
 void agree(ProcessWorld* world, const std::function<void()>& act);
 
-// Bytes that the devices of a kind can give to the ranks, when all hosts are like this one.
-std::int64_t memory_for(ProcessWorld* world, std::string_view kind);
+// What the hosts can give to the ranks, when all hosts are like this one; of cuda what GPU 0 can
+// give to thread ranks, which share it. Throws a user error where that is not.
+MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world);
 
 // Builds rank r from plan.of(r) and runs body(rank, r) on it: every rank on a thread of its own, or
 // the one that this process is. The first error is thrown again.

@@ -53,11 +53,17 @@ TEST_F(WrongUse, OfLayoutsSaysWhatFits) {
 }
 
 TEST_F(WrongUse, OfMemoryStartsNothing) {
-  expect_refused({"train", "run.toml", "--layout.ranks=8", "--model.hidden=16384"}, 3,
-                 {"need", "are free"});
-  expect_refused({"train", "run.toml", "--layout.micro_batch=1000000",
-                  "--train.global_batch=1000000", "--model.hidden=65536"},
-                 3, {"lower layout.micro_batch"});
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--layout.ranks=8", "--model.hidden=16384"},
+        {"--layout.micro_batch=1000000", "--train.global_batch=1000000", "--model.hidden=65536"}}) {
+    const auto before = files_of("");
+    const Finished done = train(options);
+    EXPECT_EQ(done.status, 3) << done.err;
+    EXPECT_EQ(done.num_error_lines(), 1) << done.err;
+    EXPECT_NE(done.err.find("needed, "), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find(" less  "), std::string::npos) << done.err;
+    EXPECT_EQ(names_of(files_of("")), names_of(before));
+  }
 }
 
 TEST_F(WrongUse, HelpAndVersionAreNoErrors) {

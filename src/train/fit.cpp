@@ -1,0 +1,130 @@
+#include "train/fit.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "data/loader.h"
+#include "train/host_memory.h"
+
+namespace orthant {
+namespace {
+
+// "activations 60.1 GiB, optimizer 20.0 GiB, gradients 9.8 GiB": the largest three.
+std::string largest_classes(const ClassBytes& classes) {
+  std::vector<int> order(kNumMemClasses);
+  std::iota(order.begin(), order.end(), 0);
+  const auto bytes = [&classes](int i) {
+    return classes[static_cast<std::size_t>(i)];
+  };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return bytes(a) > bytes(b); });
+  std::vector<std::string> parts;
+  for (int i = 0; i < 3; ++i) {
+    const int what = order[static_cast<std::size_t>(i)];
+    parts.push_back(
+        fmt::format("{} {}", name_of(static_cast<MemClass>(what)), format_bytes(bytes(what))));
+  }
+  return join(parts);
+}
+
+void add(ClassBytes& sum, const ClassBytes& part) {
+  std::transform(sum.begin(), sum.end(), part.begin(), sum.begin(), std::plus<>());
+}
+
+// Ranks r .. r + n - 1 of the fullest host.
+Fit fullest_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  const int num_ranks = static_cast<int>(plan.kind_of.size());
+  Fit fullest;
+  for (int first = 0; first < num_ranks; first += limit.ranks_per_host) {
+    Fit host{.needed = job.logits_bytes, .where = {}};
+    const int last = std::min(num_ranks, first + limit.ranks_per_host);
+    for (int rank = first; rank < last; ++rank) {
+      const MemoryPlan& memory = plan.of(rank).whole;
+      host.needed += feed_bytes(job) + memory.host_bytes();
+      if (limit.device_bytes > 0) continue;
+      host.needed += memory.device_bytes();
+      add(host.classes, memory.by_class());
+    }
+    host.where = fmt::format("the {} ranks of {}", last - first,
+                             last - first == num_ranks ? "this run" : "one host");
+    if (host.needed > fullest.needed) fullest = host;
+  }
+  fullest.available = limit.host_bytes;
+  fullest.fits = limit.host_bytes == 0 || fullest.needed <= fullest.available;
+  return fullest;
+}
+
+Fit fullest_device(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  Fit fullest{.available = limit.device_bytes, .where = {}};
+  for (int rank = 0; rank < static_cast<int>(plan.kind_of.size()); ++rank) {
+    const MemoryPlan& memory = plan.of(rank).whole;
+    if (memory.device_bytes() <= fullest.needed) continue;
+    const auto coords = mesh_shape(job.config.layout).coords_of(rank);
+    fullest.needed = memory.device_bytes();
+    fullest.classes = memory.by_class();
+    fullest.where = fmt::format("a rank of stage {}", coords[static_cast<std::size_t>(Axis::kPp)]);
+  }
+  fullest.fits = fullest.needed <= fullest.available;
+  return fullest;
+}
+
+}  // namespace
+
+MemoryLimit limit_of_this_host(const LayoutConfig& layout) {
+  return {.device_bytes = 0, .host_bytes = available_host_bytes(), .ranks_per_host = layout.ranks};
+}
+
+std::int64_t feed_bytes(const Job& job) {
+  const RunConfig& config = job.config;
+  const BatchGeometry step = {.global_batch = config.max_global_batch(),
+                              .micro_batch = config.layout.micro_batch,
+                              .dp = config.layout.dp(),
+                              .dp_rank = 0,
+                              .seq_length = config.train.seq_length};
+  constexpr std::int64_t kFileBuffers = 1 << 19;  // of load and save
+  const std::int64_t row = config.train.seq_length + 1;
+  const std::int64_t micro_rows = config.layout.micro_batch;
+  const bool trains = job.purpose == Purpose::kTrain;
+  const std::int64_t batches =
+      trains ? (config.train.eval_interval > 0 ? 1 : 0) : config.train.eval_steps;
+  const std::int64_t eval_rows = std::int64_t{eval_micros(job)} * micro_rows * batches;
+  return kFileBuffers + (trains ? Loader::buffer_bytes(step) : 0) +
+         eval_rows * (row * 4 + 8) +  // tokens and positions
+         micro_rows * config.train.seq_length * 4;
+}
+
+Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  const Fit host = fullest_host(job, plan, limit);
+  if (limit.device_bytes == 0) return host;
+  const Fit device = fullest_device(job, plan, limit);
+  return device.fits && !host.fits ? host : device;
+}
+
+std::string explain_misfit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  const Fit fit = check_fit(job, plan, limit);
+  std::string text = fmt::format("{}: {} needed, {} free ({})", fit.where, format_bytes(fit.needed),
+                                 format_bytes(fit.available), largest_classes(fit.classes));
+  const std::vector<Remedy> remedies = find_remedies(job, plan, limit);
+  if (remedies.empty()) return text + "; no option lowers it: use more ranks or a smaller model";
+  text += remedies.front().fits ? "; what makes it fit:"
+                                : "; nothing makes it fit on these ranks, but these save:";
+  std::vector<std::vector<std::string>> rows;
+  for (const Remedy& remedy : remedies) {
+    rows.push_back({"  --" + join(remedy.options, " --"),
+                    fmt::format("{} less", format_bytes(remedy.saved)),
+                    remedy.fits ? "fits" : "does not fit yet", remedy.cost});
+  }
+  std::string table = format_table(rows);
+  while (table.ends_with('\n')) {
+    table.pop_back();
+  }
+  return text + "\n" + table;
+}
+
+void require_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  if (check_fit(job, plan, limit).fits) return;
+  throw Error(Fault::kPlan, explain_misfit(job, plan, limit));
+}
+
+}  // namespace orthant

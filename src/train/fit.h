@@ -1,0 +1,54 @@
+// Whether a job fits the memory that it is given, what fills that memory, and which changes would
+// make it fit: each is tried by a dry run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/plan_memory.h"
+
+namespace orthant {
+
+// What a job may take.
+struct MemoryLimit {
+  std::int64_t device_bytes = 0;  // of each device; 0: ranks compute in the memory of their host
+  std::int64_t host_bytes = 0;    // of a host, or of what all its ranks share; 0: not known
+  int ranks_per_host = 1;
+};
+
+// This host alone, for all ranks.
+MemoryLimit limit_of_this_host(const LayoutConfig& layout);
+
+// Host memory that a rank takes beside its arenas: samples read ahead, those of an evaluation, and
+// buffers between files and device.
+std::int64_t feed_bytes(const Job& job);
+
+// The fullest memory under a limit.
+struct Fit {
+  bool fits = true;
+  std::int64_t needed = 0;
+  std::int64_t available = 0;
+  std::string where;     // "a rank of stage 3", "the 8 ranks of this host"
+  ClassBytes classes{};  // of `needed`; the rest is host memory beside arenas
+};
+Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit);
+
+// A change of the run file.
+struct Remedy {
+  std::vector<std::string> options;  // "layout.recompute=attention"
+  std::int64_t saved = 0;            // of Fit::needed
+  std::string cost;
+  bool fits = false;
+};
+// Those that save something: what fits first, then the cheaper before the dearer. Where no single
+// one fits, the cheapest that fit together come first.
+std::vector<Remedy> find_remedies(const Job& job, const RunPlan& plan, const MemoryLimit& limit);
+
+// For people: what does not fit and what fills the memory, then a line for each remedy.
+std::string explain_misfit(const Job& job, const RunPlan& plan, const MemoryLimit& limit);
+
+// Throws (Fault::kPlan) with explain_misfit() when the job does not fit.
+void require_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit);
+
+}  // namespace orthant

@@ -1,0 +1,58 @@
+// Machine files: those in the binary, and those of a user.
+#include "plan/machine.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace orthant {
+namespace {
+
+std::string error_of(const std::string& name) {
+  try {
+    load_machine(name);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kUser);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Machine, KnownOnesAreInTheBinary) {
+  for (const char* name : {"a100-40g", "a100-80g", "cpu", "h100-80g", "h200"}) {
+    const Machine machine = load_machine(name);
+    EXPECT_FALSE(machine.facts.title.empty()) << name;
+    EXPECT_EQ(machine.shares_host(), std::string(name) == "cpu");
+    if (machine.shares_host()) continue;
+    EXPECT_EQ(machine.facts.devices_per_host, 8) << name;
+    EXPECT_GT(machine.facts.memory_mib, 40000) << name;
+    EXPECT_GT(machine.peak_flops(DType::kBF16), machine.peak_flops(DType::kF32)) << name;
+    EXPECT_GT(machine.facts.link_gb_s, machine.facts.network_gb_s) << name;
+  }
+}
+
+TEST(Machine, AnUnknownNameNamesTheNearest) {
+  EXPECT_EQ(error_of("a100-80gb"),
+            "--machine=a100-80gb is not known; did you mean 'a100-80g'? Known are a100-40g, "
+            "a100-80g, cpu, h100-80g, h200, and files that end in .toml");
+}
+
+TEST(Machine, AFileIsRead) {
+  const std::string path = testing::TempDir() + fmt::format("machine-{}.toml", ::getpid());
+  std::ofstream(path) << "[machine]\ntitle = \"two\"\ndevices_per_host = 2\nmemory_mib = 100\n";
+  EXPECT_EQ(load_machine(path).facts.devices_per_host, 2);
+  EXPECT_FALSE(load_machine(path).is_measured());
+  std::ofstream(path) << "[machine]\ndevices_per_host = 2\n";
+  EXPECT_EQ(error_of(path), fmt::format("machine '{}': devices_per_host=2 with memory_mib=0; give "
+                                        "both or neither",
+                                        path));
+  std::ofstream(path) << "[measured]\nmatmul_tflops = 2\n";
+  EXPECT_NE(error_of(path).find("needs every rate"), std::string::npos);
+  ::unlink(path.c_str());
+}
+
+}  // namespace
+}  // namespace orthant
