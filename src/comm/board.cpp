@@ -39,7 +39,8 @@ Board::Entry& Board::at(int rank) const {
 
 void Board::note(int rank, const RankStatus& status) {
   at(rank).status.write(status);
-  sign(rank);
+  at(rank).sign_ns.store(after(Clock::now(), status.busy_s).time_since_epoch().count(),
+                         std::memory_order_release);
 }
 
 void Board::note_call(int rank, std::string_view group, const Call& call, int waits_for) {
@@ -47,18 +48,22 @@ void Board::note_call(int rank, std::string_view group, const Call& call, int wa
               .where = call.where,
               .kind = call.kind,
               .waits_for = waits_for,
-              .has_ended = false});
+              .has_ended = false,
+              .busy_s = 0});
 }
 
 void Board::note_end(int rank) {
   RankStatus last = status(rank);
   last.has_ended = true;
   last.waits_for = -1;
+  last.busy_s = 0;
   note(rank, last);
 }
 
-void Board::sign(int rank) {
-  at(rank).sign_ns.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
+void Board::sign(int rank, double busy_s) {
+  RankStatus same = status(rank);
+  same.busy_s = busy_s;
+  note(rank, same);
 }
 
 Board::Clock::time_point Board::last_sign(int rank) const {

@@ -77,6 +77,7 @@ struct RankStatus {
   Call::Kind kind = Call::Kind::kBarrier;
   int waits_for = -1;  // a world rank that has not come to the call yet; -1: it does not wait
   bool has_ended = false;
+  double busy_s = 0;  // it has announced so long a silence
 };
 
 class Board {
@@ -97,11 +98,11 @@ class Board {
   void note(int rank, const RankStatus& status);
   void note_call(int rank, std::string_view group, const Call& call, int waits_for);
   void note_end(int rank);
-  void sign(int rank);
+  void sign(int rank, double busy_s);
 
   RankStatus status(int rank) const { return at(rank).status.read(); }
-  Clock::time_point last_sign(int rank) const;
-  std::string describe(int rank) const;  // "rank 4 is in all_gather 'h.6.attn' (tp)"
+  Clock::time_point last_sign(int rank) const;  // or the end of what it has announced
+  std::string describe(int rank) const;         // "rank 4 is in all_gather 'h.6.attn' (tp)"
 
   // The first failure stays. False: there was one before. `by` will say it: a rank, or -1.
   bool report(int by, std::string_view message);

@@ -60,9 +60,9 @@ class Communicator {
   [[nodiscard]] Token start_recv(const Tensor& t, int peer, std::int64_t identity);
   void wait(Token token);  // a done token is waited for at once
 
-  // This rank is at work outside of any call: saving, reading. Peers that wait for it go on
-  // waiting; layout.deadline_s runs from the last call or sign.
-  virtual void sign_of_life() {}
+  // This rank is at work outside of any call, saving or reading, and may be silent for `busy_s`
+  // from now: only then layout.deadline_s begins to run for peers that wait for it.
+  virtual void sign_of_life(double /*busy_s*/) {}
 
   // The group of some members of this one (world ranks, ascending, this rank among them). Every
   // member calls it in the same program order; nothing is communicated for it.

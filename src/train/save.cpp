@@ -39,8 +39,20 @@ void write_tensor(Rank& rank, StateWriter& writer, const Piece& piece, StateKind
     part.first += done;
     part.count = count;
     writer.write(part, state, values);
-    rank.mesh().world().sign_of_life();
+    rank.mesh().world().sign_of_life(0);
   }
+}
+
+// Nothing can be seen of this rank while the disk takes what it has written: as long as a very slow
+// one needs.
+double seconds_to_sync(Rank& rank) {
+  constexpr double kLeast = 10;
+  constexpr double kBytesPerSecond = 10e6;
+  double bytes = 0;
+  for (const ParamStore::Owned& owned : rank.store().owned()) {
+    bytes += 3 * static_cast<double>(owned.piece.count) * sizeof(float);  // weight and two moments
+  }
+  return kLeast + bytes / kBytesPerSecond;
 }
 
 bool is_writer_in_chief(const Rank& rank) {
@@ -62,6 +74,7 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
     write_tensor(rank, writer, owned.piece, StateKind::kExpAvg, {owned.m, *owned.home});
     write_tensor(rank, writer, owned.piece, StateKind::kExpAvgSq, {owned.v, *owned.home});
   }
+  world.sign_of_life(seconds_to_sync(rank));
   writer.sync();
   world.barrier();
   if (is_writer_in_chief(rank)) {

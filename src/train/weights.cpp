@@ -32,7 +32,7 @@ class LivingSource final : public ParamSource {
   void read(const ParamSpec& param, StateKind state, std::int64_t first,
             std::span<float> into) const override {
     source_.read(param, state, first, into);
-    world_.sign_of_life();
+    world_.sign_of_life(0);
   }
 
  private:

@@ -273,12 +273,28 @@ TEST(Failure, SignsOfLifeHoldTheDeadlineOff) {
     if (bed.comm->rank() == 1) {
       for (int i = 0; i < 30; ++i) {
         std::this_thread::sleep_for(100ms);
-        bed.comm->sign_of_life();
+        bed.comm->sign_of_life(0);
       }
     }
     reduce_once(bed, *bed.comm, "after the save");
   });
   EXPECT_EQ(caught.message, "");
+}
+
+TEST(Failure, AnAnnouncedSilenceIsAddedToTheDeadline) {
+  const auto silent = [](double busy_s, bool comes) {
+    std::atomic<bool> is_over = false;
+    return caught_from(2, 0.2, [&is_over, busy_s, comes](RankBed& bed) {
+      if (bed.comm->rank() == 1) {
+        bed.comm->sign_of_life(busy_s);
+        if (!comes) return sleep_until(is_over);
+        std::this_thread::sleep_for(600ms);
+      }
+      raise_when_thrown(is_over, [&bed] { reduce_once(bed, *bed.comm, "after the save"); });
+    });
+  };
+  EXPECT_EQ(silent(30, true).message, "");
+  EXPECT_TRUE(contains(silent(0.4, false).message, "waited 0.2 s in all_reduce 'after the save'"));
 }
 
 TEST(FailureDeathTest, ARankThatHangsOutsideOfCallsDoesNotKeepTheProcess) {

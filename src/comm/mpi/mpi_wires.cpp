@@ -273,7 +273,10 @@ class MpiWires final : public Wires {
     signs_.send_now_and_then();
     pause_.wait();
   }
-  void announce_sign() override { signs_.send_now_and_then(); }
+  void announce_sign() override {
+    const bool is_long = board_.status(rank()).busy_s > board_.deadline_s() / 2;
+    is_long ? signs_.send() : signs_.send_now_and_then();
+  }
   void announce_end() override { signs_.send(); }
   void announce_failure(Fault fault) noexcept override {
     fmt::print(stderr, "orthant: {}\n", board_.failure());

@@ -20,7 +20,7 @@ class StreamCommunicator final : public Communicator {
                      int lane, const CommParts& parts);
   ~StreamCommunicator() override;
 
-  void sign_of_life() override { stream_rank_.sign_of_life(); }
+  void sign_of_life(double busy_s) override { stream_rank_.sign_of_life(busy_s); }
   std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
                                          int lane) override;
 

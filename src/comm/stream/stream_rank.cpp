@@ -52,7 +52,7 @@ void StreamRank::wait(StreamCommunicator& group, const Call& call) {
     if (group.is_done(call)) break;
     if (moved) {  // bytes that come are signs of life too
       start = Board::Clock::now();
-      wires_->board().sign(rank());
+      wires_->board().sign(rank(), 0);
       continue;
     }
     const std::vector<int> missing = group.missing(call);
@@ -88,8 +88,8 @@ void StreamRank::fail_if_ended(const StreamCommunicator& group, const Call& call
                    wires_->board().describe(*ended)));
 }
 
-void StreamRank::sign_of_life() {
-  wires_->board().sign(rank());
+void StreamRank::sign_of_life(double busy_s) {
+  wires_->board().sign(rank(), busy_s);
   wires_->announce_sign();
 }
 

@@ -32,7 +32,7 @@ class StreamRank {
   void note(const StreamCommunicator& group, const Call& call, int waits_for);
   bool progress();  // of all groups; false: nothing could be moved
   void wait(StreamCommunicator& group, const Call& call);
-  void sign_of_life();
+  void sign_of_life(double busy_s);
   void throw_if_failed();
   [[noreturn]] void fail(const std::string& message);
   void end();  // of this rank, which has failed in nothing

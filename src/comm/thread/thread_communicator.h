@@ -21,7 +21,7 @@ class ThreadCommunicator final : public Communicator {
                      int lane, const CommParts& parts);
   ~ThreadCommunicator() override;
 
-  void sign_of_life() override { state_.board().sign(world_rank()); }
+  void sign_of_life(double busy_s) override { state_.board().sign(world_rank(), busy_s); }
   std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
                                          int lane) override;
 
