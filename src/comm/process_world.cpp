@@ -1,8 +1,10 @@
 #include "comm/process_world.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,11 @@ ProcessWorld::ProcessWorld(std::unique_ptr<Wires> wires, double deadline_s)
 
 ProcessWorld::~ProcessWorld() {
   rank_.end();
+}
+
+int ProcessWorld::num_threads() {
+  const auto own = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(own, rank_.wires().num_cores() / num_local()));
 }
 
 std::unique_ptr<Communicator> ProcessWorld::join(const CommParts& parts) {
@@ -102,6 +109,9 @@ void ProcessWorld::run(const std::function<void()>& act) {
   };
   try {
     act();
+    // A group that went before its calls were waited for could not throw.
+    const Board& board = rank_.wires().board();
+    if (board.has_failed() && board.is_reported_by(rank())) fail_run("{}", board.failure());
   } catch (const PeerFailed& error) {
     throw Reported(error.fault(), error.what());
   } catch (const Error& error) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <thread>
 
-#include <unistd.h>
-
 #include "base/check.h"
 #include "comm/backends.h"
 #include "train/host_memory.h"
@@ -12,11 +10,8 @@
 
 namespace orthant {
 
-// A launcher may have bound this process to some of the cores, which it then has for itself.
 int threads_per_rank(int ranks) {
-  const auto own = static_cast<int>(std::thread::hardware_concurrency());
-  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1, std::min(own, all / ranks));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
 }
 
 void agree(ProcessWorld* world, const std::function<void()>& act) {
@@ -42,26 +37,26 @@ void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string&
                ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body) {
   Programs programs(schedule_choice(config.layout));
   using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
-  const auto run_rank = [&](int r, int num_local, const Join& join) {
+  const auto run_rank = [&](int r, int num_threads, const Join& join) {
     const std::unique_ptr<Device> device = make_device(ops, gpu_of(r));
     const Backend backend{.device = *device,
                           .ops = ops,
                           .join_world = join,
-                          .num_threads = threads_per_rank(num_local),
+                          .num_threads = num_threads,
                           .programs = &programs};
     Rank rank(config, backend, plan.of(r).whole);
     body(rank, r);
   };
   if (world != nullptr) {
     world->run([&] {
-      run_rank(world->rank(), world->num_local(),
+      run_rank(world->rank(), world->num_threads(),
                [&](const CommParts& parts) { return world->join(parts); });
     });
     return;
   }
   ThreadWorld threads(config.layout.ranks, config.layout.deadline_s);
   run_rank_threads(threads, [&](int r) {
-    run_rank(r, config.layout.ranks,
+    run_rank(r, threads_per_rank(config.layout.ranks),
              [&](const CommParts& parts) { return threads.join(r, parts); });
   });
 }

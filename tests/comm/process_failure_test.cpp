@@ -60,6 +60,16 @@ TEST_F(FailureOfProcesses, ARankThatEndsIsNotWaitedFor) {
       << message;
 }
 
+TEST_F(FailureOfProcesses, ForgottenWaitsAreReported) {
+  const std::string message = message_when([](RankBed& bed) {
+    const Where where(bed.ledger, "b");
+    (void)bed.comm->start_all_reduce(bed.alloc({5}, DType::kF32), Reduce::kSum);
+  });
+  EXPECT_EQ(
+      message,
+      "rank 1 failed: it stopped before its 1 started calls in group 'world' were waited for");
+}
+
 TEST_F(FailureOfProcesses, AnotherBranchIsFound) {
   const std::string shape = message_when([](RankBed& bed) {
     const Where where(bed.ledger, "b");

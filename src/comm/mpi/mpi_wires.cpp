@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #define OMPI_SKIP_MPICXX 1  // the C interface alone
 #include <mpi.h>
@@ -251,6 +252,8 @@ class MpiWires final : public Wires {
   int rank() const override { return mpi_.rank(); }
   int size() const override { return mpi_.size(); }
   int num_local() const override { return mpi_.num_local(); }
+  // mpirun may bind each rank to cores of its own.
+  int num_cores() const override { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
   std::unique_ptr<Link> link(int peer, int channel, int share) override {
     ORTHANT_CHECK(channel < kMostChannels, "channel {} of MPI; there are {}", channel,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "comm/shm/shm_world.h"
@@ -95,6 +96,8 @@ class ShmWires final : public Wires {
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   int num_local() const override { return world_->size(); }
+  // Ranks of one host inherit what cores there are for all of them.
+  int num_cores() const override { return static_cast<int>(std::thread::hardware_concurrency()); }
   std::unique_ptr<Link> link(int peer, int channel, int share) override {
     const auto bytes = static_cast<std::int64_t>(
         std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / std::max(1, share))));
