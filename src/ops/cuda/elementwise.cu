@@ -99,8 +99,9 @@ void CudaOps::exec(const Accumulate& a, const Tensor& /*workspace*/) {
 
 void CudaOps::exec(const Copy& a, const Tensor& /*workspace*/) {
   if (a.x.dtype == a.y.dtype) {
+    // Either side may lie in the host's arena: what is offloaded goes this way.
     ORTHANT_CUDA(cudaMemcpyAsync(a.y.data, a.x.data, static_cast<std::size_t>(a.y.bytes()),
-                                 cudaMemcpyDeviceToDevice, stream_));
+                                 cudaMemcpyDefault, stream_));
     return;
   }
   const std::int64_t count = a.y.count();
