@@ -12,6 +12,7 @@ namespace orthant {
 class Programs {
  public:
   explicit Programs(ScheduleChoice choice);
+  ~Programs() = default;
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
 

@@ -1,7 +1,7 @@
 // The contract's promises over combinations of every option of a layout on up to 8 thread ranks:
 // losses and norms, the bits that an option may not change, plan and ledger to the byte.
 #include <map>
-#include <optional>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -104,7 +104,12 @@ struct Plain {
   std::string model;
   int tp, dp, micro_batch, zero_stage;
   bool splits_rows;
-  auto operator<=>(const Plain&) const = default;
+  friend bool operator<(const Plain& a, const Plain& b) {
+    const auto fields = [](const Plain& p) {
+      return std::tie(p.model, p.tp, p.dp, p.micro_batch, p.zero_stage, p.splits_rows);
+    };
+    return fields(a) < fields(b);
+  }
 };
 
 Plain plain_of(const Combination& c) {
