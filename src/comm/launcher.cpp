@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ using Clock = Board::Clock;
 constexpr int kLost = static_cast<int>(Fault::kLost);
 constexpr int kSignals = 128;      // exit statuses above it name a signal
 constexpr double kMostGrace = 10;  // seconds for the others to stop after a failure
+constexpr auto kMomentToAgree = std::chrono::milliseconds(100);
 constexpr int kLookEveryMs = 100;
 
 void say(const std::string& message) {
@@ -90,15 +92,7 @@ class Launcher {
       : arguments_(arguments),
         world_(num_ranks),
         ranks_(static_cast<std::size_t>(num_ranks)) {
-    sigemptyset(&signals_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
-      struct sigaction action = {};
-      ::sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // nohup ignores SIGHUP
-    }
-    ::pthread_sigmask(SIG_BLOCK, &signals_, &signals_before_);
-    signal_fd_ = ::signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signal_fd_ < 0) fail_run("signalfd: {}", std::strerror(errno));
+    block_signals();
   }
   ~Launcher() {
     kill_all(SIGKILL);
@@ -130,6 +124,17 @@ class Launcher {
   }
 
  private:
+  void block_signals() {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+      struct sigaction action = {};
+      ::sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // nohup ignores SIGHUP
+    }
+    ::pthread_sigmask(SIG_BLOCK, &signals_, &signals_before_);
+    signal_fd_ = ::signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signal_fd_ < 0) fail_run("signalfd: {}", std::strerror(errno));
+  }
   int num_running() const {
     return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(),
                                           [](const Rank& rank) { return rank.is_running; }));
@@ -233,6 +238,9 @@ class Launcher {
     int& kept = status > kSignals ? stop_status_ : status == kLost ? lost_status_ : own_status_;
     if (kept == 0) kept = status;
     if (status > kSignals) return;
+    // What ranks have agreed on, such as a fault of the run file, the last of them may still be
+    // reading: it must not take the first that leaves for lost.
+    std::this_thread::sleep_for(kMomentToAgree);
     if (world_.board().report(-1, fmt::format("rank {} ended with status {}", rank, status))) {
       world_.ring_all();
     }
