@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,7 +27,6 @@ using Clock = Board::Clock;
 constexpr int kLost = static_cast<int>(Fault::kLost);
 constexpr int kSignals = 128;      // exit statuses above it name a signal
 constexpr double kMostGrace = 10;  // seconds for the others to stop after a failure
-constexpr auto kMomentToAgree = std::chrono::milliseconds(100);
 constexpr int kLookEveryMs = 100;
 
 void say(const std::string& message) {
@@ -238,9 +236,6 @@ class Launcher {
     int& kept = status > kSignals ? stop_status_ : status == kLost ? lost_status_ : own_status_;
     if (kept == 0) kept = status;
     if (status > kSignals) return;
-    // What ranks have agreed on, such as a fault of the run file, the last of them may still be
-    // reading: it must not take the first that leaves for lost.
-    std::this_thread::sleep_for(kMomentToAgree);
     if (world_.board().report(-1, fmt::format("rank {} ended with status {}", rank, status))) {
       world_.ring_all();
     }

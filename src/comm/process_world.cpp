@@ -77,6 +77,12 @@ void ProcessWorld::agree(const std::function<void()>& act) {
     fault = static_cast<Fault>(form[0]);
     if (failing != 0) message = fmt::format("rank {}: {}", failing, message);
     has_failed = true;
+    // The others leave when rank 0, which says it, has heard it: whoever has ended counts as lost.
+    try {
+      world->broadcast(tensor_of(first, DType::kI64), 0);
+    } catch (const PeerFailed&) {
+      if (!is_first()) throw;
+    }
   });
   if (!has_failed) return;
   if (is_first()) throw Error(fault, message);
