@@ -32,13 +32,27 @@ struct StepArguments {
   std::int64_t seq = 0;
   std::int64_t batch = 0;
   int threads = cores();
-  int steps = 5;
-  double warm_up_s = 20;
-  double measure_s = 60;
+  int steps = 0;
+  double warm_up_s = -1;
+  double measure_s = 0;
   bool by_place = false;
   bool json = false;
   std::vector<std::string> overrides;
 };
+
+// A cpu is measured by steps, a GPU by seconds: what was not given has its default, and what
+// belongs to the other is refused.
+void settle_length(StepArguments& given, const std::string& device) {
+  const bool has_seconds = given.warm_up_s >= 0 || given.measure_s > 0;
+  if (device == "cuda" ? given.steps > 0 : has_seconds) {
+    fail_user("bench step with device.kind='{}' measures {}; leave out {}", device,
+              device == "cuda" ? "seconds" : "steps",
+              device == "cuda" ? "--steps" : "--warm-up and --seconds");
+  }
+  if (given.steps == 0) given.steps = 5;
+  if (given.warm_up_s < 0) given.warm_up_s = 20;
+  if (given.measure_s == 0) given.measure_s = 60;
+}
 
 RunConfig step_config(const StepArguments& given) {
   if (given.path.empty() == given.preset.empty()) {
@@ -77,20 +91,19 @@ void add_bench_step(Parser& bench, Command& chosen) {
                      "sequences of the step, one micro-batch; 0: as the run file says");
   command.add_option("--compute", given->compute, "fp32 or bf16; empty: precision.compute");
   command.add_option("--threads", given->threads, "OpenMP threads").show_default().positive();
-  command.add_option("--steps", given->steps, "steps measured, after two that are not")
-      .show_default()
+  command.add_option("--steps", given->steps, "cpu: steps measured, after two that are not; 5")
       .positive();
-  command.add_option("--warm-up", given->warm_up_s, "device.kind=cuda: seconds not measured")
-      .show_default();
-  command.add_option("--seconds", given->measure_s, "device.kind=cuda: seconds measured")
-      .show_default()
-      .positive();
+  command.add_option("--warm-up", given->warm_up_s, "cuda: seconds before any is measured; 20")
+      .not_negative();
+  command.add_option("--seconds", given->measure_s, "cuda: seconds measured; 60").positive();
   command.add_flag("--places", given->by_place, "the table tells the places in the model apart");
   command.add_flag("--json", given->json, "one JSON object on standard output");
   command.keep_extras(given->overrides);
   command.when_chosen([given, &chosen] {
     chosen = [given] {
-      return print(bench_step({.config = step_config(*given),
+      const RunConfig config = step_config(*given);
+      settle_length(*given, config.device.kind);
+      return print(bench_step({.config = config,
                                .num_threads = given->threads,
                                .num_steps = given->steps,
                                .by_place = given->by_place,

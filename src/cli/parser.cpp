@@ -20,6 +20,10 @@ CommandOption& CommandOption::positive() {
   option_->check(CLI::PositiveNumber);
   return *this;
 }
+CommandOption& CommandOption::not_negative() {
+  option_->check(CLI::NonNegativeNumber);
+  return *this;
+}
 CommandOption& CommandOption::between(int low, int high) {
   option_->check(CLI::Range(low, high));
   return *this;

@@ -1,5 +1,5 @@
-// Parser: the command line of one command. The only header of the room's files that know the
-// library behind it, which takes long to compile, is parser.cpp's.
+// Parser: the command line of the program or of one command. Only parser.cpp includes the library
+// behind it, which takes long to compile.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ class CommandOption {
   CommandOption& required();
   CommandOption& show_default();  // in --help
   CommandOption& positive();
+  CommandOption& not_negative();
   CommandOption& between(int low, int high);
   CommandOption& one_of(const std::vector<std::string>& values);
   CommandOption& expected(int words);

@@ -38,6 +38,14 @@ TEST_F(WrongUse, OfOptionsNamesTheNearest) {
   expect_train_refused({}, {"run.toml line", "'intervall'", "did you mean 'interval'"});
 }
 
+TEST_F(WrongUse, OfABenchNamesWhatItDoesNotTake) {
+  expect_refused({"bench", "step"}, 2, {"takes a run file or --preset"});
+  expect_refused({"bench", "step", "--preset", "gpt2-124m", "--seconds", "5"}, 2,
+                 {"device.kind='cpu' measures steps", "--warm-up and --seconds"});
+  expect_refused({"bench", "step", "--preset", "gpt2-124m", "--device.kind=cuda", "--steps", "5"},
+                 2, {"device.kind='cuda' measures seconds", "--steps"});
+}
+
 TEST_F(WrongUse, OfLayoutsSaysWhatFits) {
   expect_train_refused({"--layout.ranks=3", "--layout.tp=3"}, {"layout.tp=3", "1, 2, 4 or 8"});
   expect_train_refused(
