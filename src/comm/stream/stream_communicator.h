@@ -19,6 +19,8 @@ class StreamCommunicator final : public Communicator {
   StreamCommunicator(StreamRank& stream_rank, std::string name, std::vector<int> members, int rank,
                      int lane, const CommParts& parts);
   ~StreamCommunicator() override;
+  StreamCommunicator(const StreamCommunicator&) = delete;
+  StreamCommunicator& operator=(const StreamCommunicator&) = delete;
 
   void sign_of_life(double busy_s) override { stream_rank_.sign_of_life(busy_s); }
   std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,

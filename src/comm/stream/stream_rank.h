@@ -17,6 +17,7 @@ class StreamCommunicator;
 class StreamRank {
  public:
   StreamRank(std::unique_ptr<Wires> wires, double deadline_s);
+  ~StreamRank() = default;
   StreamRank(const StreamRank&) = delete;
   StreamRank& operator=(const StreamRank&) = delete;
 
