@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains small models on 3,000 combinations of every option of a layout and holds each to the contract's promises
-# about numbers and memory. Takes some ten minutes on two quiet cores; the tests of scripts/test.sh take 300 of them.
+# about numbers and memory. The tests of scripts/test.sh take 300 of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
