@@ -70,6 +70,7 @@ std::string text_of(const std::string& value) {
 template <class T>
 std::string text_of(const std::vector<T>& values) {
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const T& value : values) {
     parts.push_back(text_of(value));
   }
