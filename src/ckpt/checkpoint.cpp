@@ -74,14 +74,15 @@ Checkpoint open_checkpoint(const std::string& folder) {
         "{} is not a checkpoint: it has no {}; name a folder step-N of a checkpoint directory",
         folder, kManifest);
   }
-  Checkpoint checkpoint{.folder = folder, .manifest = parse_manifest(read_text_file(path), path)};
+  Manifest manifest = parse_manifest(read_text_file(path), path);
+  Checkpoint checkpoint{.folder = folder, .manifest = std::move(manifest)};
   for (const auto& [name, bytes] : checkpoint.manifest.files) {
     std::error_code error;
-    const std::string file = folder + "/" + name;
-    const auto found = fs::file_size(file, error);
-    if (error)
+    const auto found = fs::file_size(fs::path(folder) / name, error);
+    if (error) {
       fail_user("checkpoint {}: file {} is missing; remove this checkpoint or restore the file",
                 folder, name);
+    }
     if (static_cast<std::int64_t>(found) != bytes) {
       fail_user(
           "checkpoint {}: file {} has {} bytes, {} were written; remove this checkpoint or restore "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -21,6 +22,7 @@ std::string tensor_name(const std::string& param, StateKind state) {
 
 std::vector<std::int64_t> dims_of(const Shape& shape) {
   std::vector<std::int64_t> dims;
+  dims.reserve(static_cast<std::size_t>(shape.rank()));
   for (int i = 0; i < shape.rank(); ++i) {
     dims.push_back(shape[i]);
   }
@@ -106,11 +108,12 @@ void StateWriter::sync() {
 StateSource::StateSource(const std::string& folder, const std::vector<std::string>& names)
     : folder_(folder) {
   for (const std::string& name : names) {
-    files_.emplace_back(folder + "/" + name);
+    files_.emplace_back(std::filesystem::path(folder) / name);
     for (const TensorEntry& entry : files_.back().entries()) {
-      if (entry.dtype != "F32")
+      if (entry.dtype != "F32") {
         fail_user("{}: tensor {} is {}; F32 was expected", files_.back().path(), entry.name,
                   entry.dtype);
+      }
       tensors_[entry.name] = files_.back().data(entry);
     }
   }

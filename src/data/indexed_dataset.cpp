@@ -214,7 +214,7 @@ void IndexedDataset::copy_tokens(std::int64_t first_token, std::span<std::int32_
       for (std::size_t i = 0; i < into.size(); ++i) {
         T value;
         std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-        into[i] = static_cast<std::int32_t>(value);
+        into[i] = static_cast<std::int32_t>(std::int64_t{value});
       }
     }
   });

@@ -12,6 +12,7 @@ namespace {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> parts;
+  parts.reserve(shape.size());
   for (const std::int64_t extent : shape) {
     parts.push_back(fmt::format("{}", extent));
   }

@@ -78,7 +78,7 @@ Generator::Generator(const GeneratorConfig& config, const Backend& backend,
   cache_ = std::make_unique<CacheMemory>(config_.model, 1, config_.max_tokens, config_.compute,
                                          *arenas_[2]);
   for (int i = 0; i < 2; ++i) {
-    stashes_.emplace_back(*arenas_[static_cast<std::size_t>(3 + i)], chunk_->num_layers());
+    stashes_.emplace_back(*arenas_[3 + static_cast<std::size_t>(i)], chunk_->num_layers());
   }
   positions_.resize(static_cast<std::size_t>(config_.max_forward));
   logits_.resize(static_cast<std::size_t>(config_.model.vocab));

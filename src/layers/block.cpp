@@ -4,7 +4,7 @@
 
 namespace orthant {
 
-Block::Block(int id, std::string name, const BlockConfig& config,
+Block::Block(int id, const std::string& name, const BlockConfig& config,
              const std::vector<ParamSpec>& specs, int block, const Mesh& mesh)
     : Layer(id, name),
       dropout_(config.dropout),

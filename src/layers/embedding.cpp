@@ -4,7 +4,7 @@
 
 namespace orthant {
 
-Embedding::Embedding(int id, std::string name, const BlockConfig& config,
+Embedding::Embedding(int id, const std::string& name, const BlockConfig& config,
                      const std::vector<ParamSpec>& specs, const Mesh& mesh)
     : Layer(id, name),
       dropout_(config.dropout),

@@ -11,7 +11,7 @@ namespace orthant {
 
 class Embedding final : public Layer {
  public:
-  Embedding(int id, std::string name, const BlockConfig& config,
+  Embedding(int id, const std::string& name, const BlockConfig& config,
             const std::vector<ParamSpec>& specs, const Mesh& mesh);
 
   void forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const override;

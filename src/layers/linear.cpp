@@ -17,6 +17,7 @@ Tensor joined_grads(const std::vector<Param>& params, const Shape& shape) {
 
 std::vector<Param> parts_of(const std::vector<ParamSpec>& specs, const Mesh& mesh) {
   std::vector<Param> params;
+  params.reserve(specs.size());
   for (const ParamSpec& spec : specs) {
     params.push_back(make_param(spec, mesh.coord(Axis::kTp), mesh.size(Axis::kTp)));
   }

@@ -64,6 +64,8 @@ class Block {
 class StreamTimer final : public QueueTimer {
  public:
   explicit StreamTimer(cudaStream_t stream) : stream_(stream) {}
+  StreamTimer(const StreamTimer&) = delete;
+  StreamTimer& operator=(const StreamTimer&) = delete;
   ~StreamTimer() override {
     for (const cudaEvent_t event : events_) {
       cudaEventDestroy(event);

@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+// The C interface alone. NOLINTNEXTLINE(readability-identifier-naming)
+#define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
 namespace orthant {
@@ -241,6 +242,8 @@ class MpiWires final : public Wires {
         board_memory_(static_cast<std::size_t>(Board::bytes(mpi_.size())) / sizeof(std::uint64_t)),
         board_(reinterpret_cast<std::byte*>(board_memory_.data()), mpi_.size(), Board::Use::kReset),
         signs_(board_, mpi_.rank()) {}
+  MpiWires(const MpiWires&) = delete;
+  MpiWires& operator=(const MpiWires&) = delete;
   ~MpiWires() override {
     signs_.abandon();
     for (auto& [key, pipe] : pipes_) {

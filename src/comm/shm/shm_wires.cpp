@@ -20,11 +20,8 @@ class Ring {
   // The first to come settles the capacity.
   Ring(std::byte* memory, std::uint64_t capacity)
       : head_(*reinterpret_cast<Head*>(memory)),
-        data_(memory + sizeof(Head)) {
-    std::uint64_t none = 0;
-    head_.capacity.compare_exchange_strong(none, capacity);
-    capacity_ = head_.capacity.load();
-  }
+        data_(memory + sizeof(Head)),
+        capacity_(settle(head_.capacity, capacity)) {}
 
   std::span<std::byte> room() const {
     const std::uint64_t written = head_.written.load(std::memory_order_relaxed);
@@ -52,6 +49,11 @@ class Ring {
     alignas(64) std::atomic<std::uint64_t> read;
     alignas(64) std::atomic<std::uint64_t> capacity;
   };
+  static std::uint64_t settle(std::atomic<std::uint64_t>& settled, std::uint64_t capacity) {
+    std::uint64_t none = 0;
+    settled.compare_exchange_strong(none, capacity);
+    return settled.load();
+  }
   std::span<std::byte> row(std::uint64_t from, std::uint64_t bytes) const {
     const std::uint64_t at = from % capacity_;
     return {data_ + at, static_cast<std::size_t>(std::min(bytes, capacity_ - at))};

@@ -19,6 +19,8 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(SharedState& state, std::string name, std::vector<int> members, int rank,
                      int lane, const CommParts& parts);
+  ThreadCommunicator(const ThreadCommunicator&) = delete;
+  ThreadCommunicator& operator=(const ThreadCommunicator&) = delete;
   ~ThreadCommunicator() override;
 
   void sign_of_life(double busy_s) override { state_.board().sign(world_rank(), busy_s); }

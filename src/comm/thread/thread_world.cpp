@@ -128,6 +128,7 @@ double ThreadWorld::deadline_s() const {
 
 std::string ThreadWorld::describe(const std::vector<int>& ranks) const {
   std::vector<std::string> texts;
+  texts.reserve(ranks.size());
   for (const int rank : ranks) {
     texts.push_back(state_->board().describe(rank));
   }
