@@ -8,6 +8,31 @@ namespace {
 
 constexpr const char* kFormat = "orthant-checkpoint";
 
+OrderedJson blends_json(const std::vector<Manifest::Blend>& blends) {
+  OrderedJson json = OrderedJson::array();
+  for (const Manifest::Blend& blend : blends) {
+    OrderedJson weights = OrderedJson::array();
+    for (const auto& [prefix, weight] : blend.weights) {
+      weights.push_back({{"prefix", prefix}, {"weight", weight}});
+    }
+    json.push_back({{"position", blend.position}, {"weights", std::move(weights)}});
+  }
+  return json;
+}
+
+std::vector<Manifest::Blend> parse_blends(const OrderedJson& json) {
+  std::vector<Manifest::Blend> blends;
+  for (const OrderedJson& blend : json) {
+    Manifest::Blend& parsed = blends.emplace_back();
+    parsed.position = blend.at("position").get<std::int64_t>();
+    for (const OrderedJson& weight : blend.at("weights")) {
+      parsed.weights.emplace_back(weight.at("prefix").get<std::string>(),
+                                  weight.at("weight").get<double>());
+    }
+  }
+  return blends;
+}
+
 }  // namespace
 
 std::string manifest_text(const Manifest& manifest) {
@@ -19,6 +44,7 @@ std::string manifest_text(const Manifest& manifest) {
     json["good_steps"] = manifest.good_steps;
     json["skipped"] = manifest.skipped;
   }
+  if (!manifest.blends.empty()) json["blends"] = blends_json(manifest.blends);
   OrderedJson model = OrderedJson::object();
   for (const auto& [key, value] : manifest.model) {
     model[key] = value;
@@ -45,8 +71,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
                       .skipped = json.value("skipped", std::int64_t{0}),
                       .position = json.at("position"),
                       .tokens = json.at("tokens"),
+                      .blends = {},
                       .model = {},
                       .files = {}};
+    if (json.contains("blends")) manifest.blends = parse_blends(json.at("blends"));
     for (const auto& [key, value] : json.at("model").items()) {
       manifest.model.emplace_back(key, value.get<std::string>());
     }

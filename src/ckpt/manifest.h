@@ -17,6 +17,12 @@ struct Manifest {
   std::int64_t skipped = 0;     // steps whose gradients did not fit
   std::int64_t position = 0;    // samples used: where the data goes on
   std::int64_t tokens = 0;
+  // The weights of data.train from a position on; empty: no blend.
+  struct Blend {
+    std::int64_t position = 0;
+    std::vector<std::pair<std::string, double>> weights;  // prefix and weight
+  };
+  std::vector<Blend> blends = {};
   std::vector<std::pair<std::string, std::string>>
       model;  // key and value of the model's config, in order
   std::vector<std::pair<std::string, std::int64_t>> files;  // name and bytes

@@ -160,6 +160,7 @@ void add_data(Parser& app, Command& chosen) {
   add_pack(command, chosen);
   add_info(command, chosen);
   add_tokens(command, chosen);
+  add_data_show(command, chosen);
 }
 
 }  // namespace orthant

@@ -2,12 +2,9 @@
 #include "data/batch_plan.h"
 
 #include <bit>
-#include <string>
-#include <vector>
 
 #include "base/check.h"
 #include "base/random.h"
-#include "base/text.h"
 
 namespace orthant {
 namespace {
@@ -16,21 +13,6 @@ constexpr int kNumRounds = 6;
 constexpr std::uint64_t kOrderStream = stream_of("data.order");
 
 }  // namespace
-
-SampleOrder parse_sample_order(std::string_view name) {
-  if (name == "sequential") return SampleOrder::kSequential;
-  if (name == "shuffled") return SampleOrder::kShuffled;
-  if (name == "megatron") {
-    fail_user("data.order=megatron is not supported; use shuffled or sequential");
-  }
-  const std::vector<std::string> known = {"sequential", "shuffled"};
-  fail_user("data.order={} is unknown; did you mean {}? Known: {}", name, nearest(name, known),
-            join(known));
-}
-
-std::string_view name_of(SampleOrder order) {
-  return order == SampleOrder::kSequential ? "sequential" : "shuffled";
-}
 
 void check_geometry(const BatchGeometry& geometry) {
   const BatchGeometry& g = geometry;
@@ -72,12 +54,12 @@ std::int64_t shuffled_index(std::int64_t index, std::int64_t count, std::uint64_
   return static_cast<std::int64_t>(x);
 }
 
-std::int64_t sample_at(std::int64_t position, std::int64_t num_samples, SampleOrder order,
+std::int64_t sample_at(std::int64_t position, std::int64_t num_samples, bool is_shuffled,
                        std::uint64_t seed) {
   ORTHANT_CHECK(position >= 0 && num_samples > 0, "samples: position {} of {} samples", position,
                 num_samples);
   const std::int64_t index = position % num_samples;
-  if (order == SampleOrder::kSequential) return index;
+  if (!is_shuffled) return index;
   return shuffled_index(index, num_samples, seed, position / num_samples);
 }
 

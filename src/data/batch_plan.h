@@ -2,15 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 namespace orthant {
-
-enum class SampleOrder { kSequential, kShuffled };
-
-// data.order; what is not supported is refused.
-SampleOrder parse_sample_order(std::string_view name);
-std::string_view name_of(SampleOrder order);
 
 // A rank's part of the global batches.
 struct BatchGeometry {
@@ -45,7 +38,7 @@ std::int64_t shuffled_index(std::int64_t index, std::int64_t count, std::uint64_
 
 // The sample of [0, num_samples) that a global position reads. Positions beyond the first epoch
 // begin again; shuffled, every epoch has a permutation of its own.
-std::int64_t sample_at(std::int64_t position, std::int64_t num_samples, SampleOrder order,
+std::int64_t sample_at(std::int64_t position, std::int64_t num_samples, bool is_shuffled,
                        std::uint64_t seed);
 
 }  // namespace orthant

@@ -200,6 +200,17 @@ std::int64_t IndexedDataset::document_length(std::int64_t document) const {
   return sequence_begin(document_begin(document + 1)) - sequence_begin(document_begin(document));
 }
 
+std::int64_t IndexedDataset::document_of(std::int64_t token) const {
+  ORTHANT_CHECK(token >= 0 && token < num_tokens_, "dataset {}: token {} of {}", prefix_, token,
+                num_tokens_);
+  std::int64_t document = 0;  // begins at or before the token, and `end` after it
+  for (std::int64_t end = num_documents(); end - document > 1;) {
+    const std::int64_t middle = document + (end - document) / 2;
+    (sequence_begin(document_begin(middle)) <= token ? document : end) = middle;
+  }
+  return document;
+}
+
 void IndexedDataset::copy_tokens(std::int64_t first_token, std::span<std::int32_t> into) const {
   const auto count = static_cast<std::int64_t>(into.size());
   ORTHANT_CHECK(first_token >= 0 && count <= num_tokens_ && first_token <= num_tokens_ - count,

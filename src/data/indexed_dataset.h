@@ -40,6 +40,8 @@ class IndexedDataset {
   // The first sequence of a document; num_sequences() for `num_documents()`.
   std::int64_t document_begin(std::int64_t document) const;
   std::int64_t document_length(std::int64_t document) const;  // tokens
+  // The document that has a token of the stream.
+  std::int64_t document_of(std::int64_t token) const;
 
   // Copies tokens of the stream that the sequences form one after another.
   void copy_tokens(std::int64_t first_token, std::span<std::int32_t> into) const;

@@ -91,10 +91,10 @@ class Worker {
     if (evaluates) {
       valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size()));
     }
-    if (report_ != nullptr) report_->step(step, result, valid_loss, step_s);
+    if (report_ != nullptr) report_->step(step, result, valid_loss, step_s, drawn(step));
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
     if (!config_.checkpoint.dir.empty() && (last || due)) {
-      save_checkpoint(rank_, config_, step);
+      save_checkpoint(rank_, config_, step, blends_of(*run_.train_data));
       if (report_ != nullptr) {
         report_->message(
             fmt::format("step {}: checkpoint saved in {}", step, config_.checkpoint.dir));
@@ -102,6 +102,11 @@ class Worker {
     }
     slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
     return !result.stops;
+  }
+
+  // Of a blend: the samples of each dataset so far.
+  std::vector<std::int64_t> drawn(std::int64_t step) const {
+    return run_.train_data->order().samples_by_dataset(config_.samples_before(step + 1));
   }
 
   // Every process looks for signals, rank 0 at the time too; a vote reaches all ranks with the
@@ -202,7 +207,8 @@ void prepare(const RankConfig& rank, SharedRun& run) {
   const RunConfig& config = run.config;
   require_outputs(config, run.dump);
   run.weights = find_weights(config);
-  run.train_data = open_train_data(config);
+  const Manifest* resumed = run.weights.resumed ? &*run.weights.resumed : nullptr;
+  run.train_data = open_train_data(config, resumed);
   if (eval_micros(config) > 0) run.valid_data = open_valid_data(config);
   if (run.weights.resumed) {
     require_same_position(config, *run.weights.resumed);

@@ -13,10 +13,11 @@ namespace orthant {
 namespace {
 
 void add_number(std::string& line, std::string_view name, double value) {
+  const std::string key = Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
   if (std::isfinite(value)) {
-    fmt::format_to(std::back_inserter(line), ",\"{}\":{}", name, value);
+    fmt::format_to(std::back_inserter(line), ",{}:{}", key, value);
   } else {
-    fmt::format_to(std::back_inserter(line), ",\"{}\":null", name);
+    fmt::format_to(std::back_inserter(line), ",{}:null", key);
   }
 }
 

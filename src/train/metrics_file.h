@@ -29,7 +29,7 @@ struct StepMetrics {
 
 // A number beyond those that every step has.
 struct ExtraMetric {
-  std::string_view name;
+  std::string name;
   double value = 0;
 };
 

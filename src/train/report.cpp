@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -41,7 +42,7 @@ void Report::message(std::string_view text) {
 }
 
 void Report::step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
-                  double seconds) {
+                  double seconds, std::span<const std::int64_t> drawn) {
   const std::int64_t samples = config_.global_batch_at(step);
   const double flops =
       sequence_flops(config_.model, config_.train.seq_length) * static_cast<double>(samples);
@@ -57,10 +58,15 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
   metrics.mfu = flops / seconds / peak_flops_;
   metrics.peak_bytes = peak_bytes_;
   metrics.valid_loss = valid_loss;
-  const std::array<ExtraMetric, 2> scaling = {
-      {{"loss_scale", result.loss_scale}, {"skipped", static_cast<double>(result.skipped)}}};
-  const bool is_scaled = config_.compute_type() == DType::kF16;
-  metrics_.write(metrics, std::span(scaling).first(is_scaled ? 2 : 0));
+  std::vector<ExtraMetric> extra;
+  if (config_.compute_type() == DType::kF16) {
+    extra.push_back({"loss_scale", result.loss_scale});
+    extra.push_back({"skipped", static_cast<double>(result.skipped)});
+  }
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    extra.push_back({"samples/" + config_.data.train[i], static_cast<double>(drawn[i])});
+  }
+  metrics_.write(metrics, extra);
   const std::array<EventScalar, 5> scalars = {{{"train/loss", metrics.loss},
                                                {"train/grad_norm", metrics.grad_norm},
                                                {"train/lr", metrics.lr},

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "train/event_file.h"
@@ -22,9 +23,10 @@ class Report {
   // `peak_flops`: FLOP/s of this machine, for mfu.
   Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step, double peak_flops);
 
-  // `seconds`: of the step alone, without evaluation and checkpoint.
+  // `seconds`: of the step alone, without evaluation and checkpoint. `drawn`: of a blend, the
+  // samples of each prefix of data.train so far; else empty.
   void step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
-            double seconds);
+            double seconds, std::span<const std::int64_t> drawn);
   void message(std::string_view text);  // every line of it a line of its own
   void finish() { progress_.finish(); }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -276,8 +277,37 @@ void check_split(const std::string& split_text) {
   }
 }
 
+void check_weights(const DataConfig& data) {
+  if (data.weights.empty()) return;
+  if (data.weights.size() != data.train.size()) {
+    fail_user("data.weights has {} numbers for {} prefixes of data.train; give one for each",
+              data.weights.size(), data.train.size());
+  }
+  double sum = 0;
+  for (const double weight : data.weights) {
+    if (!std::isfinite(weight) || weight < 0) {
+      fail_user("data.weights has {}; weights are finite and at least 0", weight);
+    }
+    sum += weight;
+  }
+  if (!std::isfinite(sum) || sum == 0) {
+    fail_user("data.weights sum to {}; give at least one prefix a weight above 0", sum);
+  }
+  const std::set<std::string> names(data.train.begin(), data.train.end());
+  if (names.size() != data.train.size()) {
+    fail_user(
+        "data.train names a prefix twice, which data.weights cannot tell apart; name it once");
+  }
+}
+
 void check_data(const RunConfig& config) {
   const DataConfig& data = config.data;
+  check_weights(data);
+  constexpr std::int64_t kMegatronSeeds = std::int64_t{1} << 32;
+  if (data.order == "megatron" && config.train.seed >= kMegatronSeeds) {
+    fail_user("train.seed={} is not a seed of data.order=megatron; give one below {}",
+              config.train.seed, kMegatronSeeds);
+  }
   if (!data.split.empty()) {
     if (!data.valid.empty()) {
       fail_user("data.valid and data.split='{}' are both given; keep one", data.split);

@@ -107,7 +107,7 @@ struct DataConfig {
   template <class Visitor>
   void fields(Visitor&& v) {
     v("train", train, "prefixes of packed datasets");
-    v("weights", weights, "share of each train prefix in a blend; empty: by their size");
+    v("weights", weights, "weight of each train prefix in a blend; empty: one after another");
     v("valid", valid, "prefixes for evaluation");
     v("split", split, "parts of train for training, validation and test, as 969,30,1");
     v("order", order, "shuffled, sequential or megatron");

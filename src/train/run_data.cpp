@@ -16,32 +16,67 @@ BatchGeometry geometry_of(const RunConfig& config, int dp_rank, std::int64_t glo
 }
 
 TokenSourceConfig source_config(const RunConfig& config, SplitPart part) {
+  const Split split = config.data.split.empty() ? Split{} : parse_split(config.data.split);
   return {.prefixes = config.data.train,
-          .seq_length = config.train.seq_length,
-          .order = parse_sample_order(config.data.order),
-          .seed = static_cast<std::uint64_t>(config.train.seed),
-          .split = config.data.split.empty() ? Split{} : parse_split(config.data.split),
-          .part = part};
+          .order = {.seq_length = config.train.seq_length,
+                    .kind = parse_order(config.data.order),
+                    .seed = static_cast<std::uint64_t>(config.train.seed),
+                    .split = split,
+                    .part = part}};
+}
+
+// What was drawn by earlier weights stays drawn.
+std::vector<BlendEra> eras_of(const DataConfig& data, const Manifest* resumed) {
+  if (data.weights.empty()) return {};
+  std::vector<BlendEra> eras;
+  if (resumed != nullptr) {
+    for (const Manifest::Blend& blend : resumed->blends) {
+      eras.push_back({.first_position = blend.position, .weights = blend.weights});
+    }
+  }
+  BlendEra now{.first_position = resumed != nullptr ? resumed->position : 0, .weights = {}};
+  for (std::size_t i = 0; i < data.train.size(); ++i) {
+    now.weights.emplace_back(data.train[i], data.weights[i]);
+  }
+  if (eras.empty() || eras.back().weights != now.weights) eras.push_back(std::move(now));
+  return eras;
 }
 
 }  // namespace
 
-std::unique_ptr<TokenSource> open_train_data(const RunConfig& config) {
+std::unique_ptr<TokenSource> open_train_data(const RunConfig& config, const Manifest* resumed) {
   require_data(config);
-  auto source = std::make_unique<TokenSource>(source_config(config, SplitPart::kTrain));
+  TokenSourceConfig from = source_config(config, SplitPart::kTrain);
+  from.order.eras = eras_of(config.data, resumed);
+  from.order.num_samples = config.samples_before(config.train.steps + 1);
+  if (from.order.kind == OrderKind::kMegatron && from.order.eras.size() > 1) {
+    fail_user(
+        "data.order=megatron orders all samples of a training at once, so data.weights cannot "
+        "change at a resume: the checkpoint of sample {} has others; use data.order=shuffled",
+        resumed->position);
+  }
+  auto source = std::make_unique<TokenSource>(from);
   check_vocab(*source, config.model.vocab);
   return source;
+}
+
+std::vector<Manifest::Blend> blends_of(const TokenSource& source) {
+  std::vector<Manifest::Blend> blends;
+  for (const BlendEra& era : source.eras()) {
+    blends.push_back({.position = era.first_position, .weights = era.weights});
+  }
+  return blends;
 }
 
 std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config) {
   if (config.data.valid.empty() && (config.data.split.empty() || config.data.train.empty()))
     return nullptr;
   TokenSourceConfig from = source_config(config, SplitPart::kValid);
-  from.order = SampleOrder::kSequential;
+  from.order.kind = OrderKind::kSequential;
   if (!config.data.valid.empty()) {
     from.prefixes = config.data.valid;
-    from.split = Split{};
-    from.part = SplitPart::kTrain;
+    from.order.split = Split{};
+    from.order.part = SplitPart::kTrain;
   }
   auto source = std::make_unique<TokenSource>(from);
   check_vocab(*source, config.model.vocab);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "ckpt/manifest.h"
 #include "data/loader.h"
 #include "data/token_source.h"
 #include "model/stage.h"
@@ -12,8 +13,11 @@
 
 namespace orthant {
 
-// Opened and checked: ids outside the model's vocabulary are a user error.
-std::unique_ptr<TokenSource> open_train_data(const RunConfig& config);
+// Opened and checked: ids outside the model's vocabulary are a user error. `resumed`, null in a new
+// run: a blend whose weights have changed since goes on in every dataset behind its last sample.
+std::unique_ptr<TokenSource> open_train_data(const RunConfig& config, const Manifest* resumed);
+// The weights of a blend, from the first sample on, as a checkpoint keeps them.
+std::vector<Manifest::Blend> blends_of(const TokenSource& source);
 // Null when the run file names no validation data.
 std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config);
 

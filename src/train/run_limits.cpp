@@ -20,9 +20,6 @@ void check_built(const RunConfig& config) {
        "optimizer.moments='bf16' with device.kind='cuda'", "'fp32'"},
       {is_cuda && config.precision.grad_accum == "bf16",
        "precision.grad_accum='bf16' with device.kind='cuda'", "'fp32'"},
-      {config.data.order == "megatron", "data.order='megatron'", "'shuffled' or 'sequential'"},
-      {!config.data.weights.empty(), "data.weights",
-       "data.train alone: prefixes one after another"},
       {config.data.max_documents > 0,
        fmt::format("data.max_documents={}", config.data.max_documents), "0"},
   };

@@ -61,7 +61,8 @@ bool is_writer_in_chief(const Rank& rank) {
 
 }  // namespace
 
-void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
+void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step,
+                     std::span<const Manifest::Blend> blends) {
   const StateFiles files(canonical_params(config.model), StateSet::kTraining);
   const CheckpointSave save(config.checkpoint.dir, step);
   Communicator& world = rank.mesh().world();
@@ -86,6 +87,7 @@ void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step) {
                  .skipped = rank.kept().skipped,
                  .position = samples,
                  .tokens = samples * config.train.seq_length,
+                 .blends = {blends.begin(), blends.end()},
                  .model = model_fields(config.model),
                  .files = files.files()},
                 static_cast<int>(config.checkpoint.keep));

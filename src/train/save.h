@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ckpt/checkpoint.h"
@@ -12,7 +13,8 @@ namespace orthant {
 
 // All ranks call it together after step `step`. Throws on every rank when one could not write; the
 // checkpoints that were there stay, and remove_unfinished() removes the rest.
-void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step);
+void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step,
+                     std::span<const Manifest::Blend> blends);
 
 // Goes on where the steps of a checkpoint ended; its weights are loaded apart from this.
 void resume(Rank& rank, const Manifest& manifest);

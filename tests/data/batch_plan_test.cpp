@@ -116,13 +116,12 @@ TEST(BatchPlan, EveryLayoutReadsTheSamePositions) {
 TEST(BatchPlan, GeometryThatDoesNotDivideIsRefused) {
   EXPECT_ERROR(check_geometry({10, 4, 2, 0, 8}), "use 8 or 16");
   EXPECT_ERROR(check_geometry({0, 1, 1, 0, 8}), "at least 1");
-  EXPECT_ERROR(parse_sample_order("shufled"), "did you mean shuffled");
-  EXPECT_ERROR(parse_sample_order("megatron"), "data.order=megatron is not supported");
+  EXPECT_ERROR(parse_order("shufled"), "did you mean shuffled");
 }
 
 TEST(TokenSource, SequentialSamplesOverlapByOneAndWrap) {
   const Folder folder;
-  const TokenSource source({{write_counting(folder, "d", {7, 0, 10, 4})}, 4});
+  const TokenSource source({{write_counting(folder, "d", {7, 0, 10, 4})}, {4}});
   EXPECT_EQ(source.num_samples(), 5);  // (21 - 1) / 4
   for (std::int64_t k = 0; k < 12; ++k) {
     EXPECT_EQ(first_token(source, k), 4 * (k % 5));
@@ -131,7 +130,7 @@ TEST(TokenSource, SequentialSamplesOverlapByOneAndWrap) {
 
 TEST(TokenSource, ShuffledEpochsArePermutationsOfTheSamples) {
   const Folder folder;
-  const TokenSource source({{write_counting(folder, "d", {401})}, 4, SampleOrder::kShuffled, 9});
+  const TokenSource source({{write_counting(folder, "d", {401})}, {4, OrderKind::kShuffled, 9}});
   std::vector<std::vector<std::int32_t>> epochs(2);
   for (std::int64_t k = 0; k < 200; ++k) {
     epochs[static_cast<std::size_t>(k / 100)].push_back(first_token(source, k));
@@ -150,7 +149,7 @@ TEST(TokenSource, SeveralPrefixesAreOneAfterAnother) {
   const std::string a = write_counting(folder, "a", {11});
   const std::string tiny = write_counting(folder, "tiny", {3});
   const std::string b = write_counting(folder, "b", {9}, 1000);
-  const TokenSource source({{a, tiny, b}, 4});
+  const TokenSource source({{a, tiny, b}, {4}});
   EXPECT_EQ(source.num_samples(), 4);
   EXPECT_EQ(first_token(source, 1), 4);
   EXPECT_EQ(first_token(source, 2), 1000);
@@ -161,7 +160,7 @@ TEST(TokenSource, SplitIsBetweenSequencesAsMegatronDoes) {
   const Folder folder;
   const std::string prefix = write_counting(folder, "d", std::vector<std::int64_t>(10, 9));
   const auto part = [&](const char* text, SplitPart which) {
-    return TokenSource({{prefix}, 4, SampleOrder::kSequential, 0, parse_split(text), which});
+    return TokenSource({{prefix}, {4, OrderKind::kSequential, 0, parse_split(text), which}});
   };
   const TokenSource train = part("8,1,1", SplitPart::kTrain);
   EXPECT_EQ(train.num_samples(), 17);  // (72 - 1) / 4
@@ -178,7 +177,7 @@ TEST(TokenSource, TooFewSequencesAreSplitBetweenSamples) {
   const Folder folder;
   const std::string prefix = write_counting(folder, "d", {401});
   const auto part = [&](const char* text, SplitPart which) {
-    return TokenSource({{prefix}, 4, SampleOrder::kSequential, 0, parse_split(text), which});
+    return TokenSource({{prefix}, {4, OrderKind::kSequential, 0, parse_split(text), which}});
   };
   EXPECT_EQ(part("90,10", SplitPart::kTrain).num_samples(), 90);
   const TokenSource valid = part("90,10", SplitPart::kValid);
@@ -196,14 +195,14 @@ TEST(TokenSource, BadSplitsAndTooLittleDataAreRefused) {
   EXPECT_ERROR(parse_split("1,-1,0"), "data.split");
   EXPECT_ERROR(parse_split("1,1,1,1"), "data.split");
   const std::string prefix = write_counting(folder, "d", {4});
-  EXPECT_ERROR(TokenSource({{prefix}, 4}),
+  EXPECT_ERROR(TokenSource({{prefix}, {4}}),
                "(4 tokens in all) has no sample of train.seq_length + 1 = 5");
-  EXPECT_ERROR(TokenSource({{}, 4}), "no dataset is given");
+  EXPECT_ERROR(TokenSource({{}, {4}}), "no dataset is given");
 }
 
 TEST(TokenSource, IdsOutsideTheVocabularyAreFound) {
   const Folder folder;
-  const TokenSource source({{write_counting(folder, "d", {5000, 100})}, 4});
+  const TokenSource source({{write_counting(folder, "d", {5000, 100})}, {4}});
   check_vocab(source, 5100);
   EXPECT_ERROR(check_vocab(source, 5099), "d has token id 5099, the model's vocabulary is 5099");
 }

@@ -28,7 +28,7 @@ std::string write_counting(const Folder& folder, std::int32_t count) {
 class LoaderOnDisk : public testing::Test {
  protected:
   Folder folder_;
-  TokenSource source_{{{write_counting(folder_, 601)}, kSeqLength, SampleOrder::kShuffled, 11}};
+  TokenSource source_{{{write_counting(folder_, 601)}, {kSeqLength, OrderKind::kShuffled, 11}}};
 };
 
 TEST_F(LoaderOnDisk, BatchesAreTheSamplesOfTheirPositions) {

@@ -63,7 +63,7 @@ TEST(Phases, FillEveryArenaToItsPlan) {
       const StepData eval(stream, config.layout, dp_rank, 0, 32, 32);
       rank.evaluate(eval.micros, eval_micros(config));
       fault += compare(rank, planned, Phase::kEvaluate);
-      save_checkpoint(rank, config, 1);
+      save_checkpoint(rank, config, 1, {});
       fault += compare(rank, planned, Phase::kSave);
     });
     for (const std::string& fault : faults) {

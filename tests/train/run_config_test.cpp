@@ -298,7 +298,6 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName) {
     return option + " is not built into this version; use " + instead;
   };
   expect_messages({
-      {{"--data.order=megatron"}, not_built("data.order='megatron'", "'shuffled' or 'sequential'")},
       {{"--data.max_documents=4"}, not_built("data.max_documents=4", "0")},
   });
   EXPECT_EQ(parse_error("[layout]\nsequence_parallel = true"), "no error");
@@ -339,8 +338,15 @@ TEST(RunConfig, OptionsThatContradictAreRefused) {
       {{"--data.split=a,b,c"},
        "data.split='a,b,c' is not three shares; write training, validation and test as 969,30,1"},
       {{"--data.weights=[1.0]"},
-       "data.weights is not built into this version; use data.train alone: prefixes one after "
-       "another"},
+       "data.weights has 1 numbers for 0 prefixes of data.train; give one for each"},
+      {{"--data.train=[\"a\",\"b\"]", "--data.weights=[1.0,-1.0]"},
+       "data.weights has -1; weights are finite and at least 0"},
+      {{"--data.train=[\"a\",\"b\"]", "--data.weights=[0.0,0.0]"},
+       "data.weights sum to 0; give at least one prefix a weight above 0"},
+      {{"--data.train=[\"a\",\"a\"]", "--data.weights=[1.0,2.0]"},
+       "data.train names a prefix twice, which data.weights cannot tell apart; name it once"},
+      {{"--data.order=megatron", "--train.seed=4294967296"},
+       "train.seed=4294967296 is not a seed of data.order=megatron; give one below 4294967296"},
       {{"--checkpoint.interval=5"}, "checkpoint.interval=5 needs checkpoint.dir; give a folder"},
       {{"--model.preset=tiny-gpt", "--model.config=x"},
        "model.preset='tiny-gpt' and model.config='x' are both given; keep one"},
