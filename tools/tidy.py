@@ -35,7 +35,9 @@ def fingerprint(name):
     files = sorted({os.path.normpath(os.path.join(entry["directory"], f))
                     for f in re.split(r"[\s\\]+", found.stdout.split(":", 1)[1]) if f})
     digest = hashlib.sha256(" ".join(flags).encode())
-    for file in [os.path.join(root, ".clang-tidy"), *files]:
+    folders = [".", *(os.path.join(*name.split("/")[:i]) for i in range(1, name.count("/") + 1))]
+    settings = [os.path.join(root, folder, ".clang-tidy") for folder in folders]
+    for file in [*(s for s in settings if os.path.exists(s)), *files]:
         with open(file, "rb") as content:
             digest.update(content.read())
     return digest.hexdigest()

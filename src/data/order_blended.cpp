@@ -62,10 +62,11 @@ class Blended final : public SampleOrder {
   void add_era(const BlendEra& era, const Datasets& datasets, bool is_last) {
     std::vector<double> weights;
     std::vector<int> indices;
-    for (const auto& [prefix, weight] : era.weights) {
-      const auto named = std::find_if(datasets.begin(), datasets.end(), [&](const auto& dataset) {
-        return dataset->prefix() == prefix;
-      });
+    for (const auto& entry : era.weights) {
+      const auto& [prefix, weight] = entry;
+      const auto named =
+          std::find_if(datasets.begin(), datasets.end(),
+                       [&entry](const auto& dataset) { return dataset->prefix() == entry.first; });
       const bool is_there = named != datasets.end();
       const auto index = static_cast<std::size_t>(std::distance(datasets.begin(), named));
       if (is_last && weight > 0 && (!is_there || rows_[index].num_samples == 0)) {

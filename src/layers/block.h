@@ -14,8 +14,8 @@ class Block final : public Layer {
  public:
   // `specs` are the block's parameters in the order of their unit; `block` numbers the blocks of
   // this stage.
-  Block(int id, const std::string& name, const BlockConfig& config, const std::vector<ParamSpec>& specs,
-        int block, const Mesh& mesh);
+  Block(int id, const std::string& name, const BlockConfig& config,
+        const std::vector<ParamSpec>& specs, int block, const Mesh& mesh);
 
   void forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const override;
   Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const override;
