@@ -95,9 +95,11 @@ std::string read_all_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-void write_ids(const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> ids;
+void write_ids(const Tokenizer& tokenizer, bool adds_special) {
+  const TemplateIds around = adds_special ? tokenizer.around_text() : TemplateIds{};
+  std::vector<std::int32_t> ids = around.before;
   tokenizer.encode(read_all_input(), ids);
+  ids.insert(ids.end(), around.after.begin(), around.after.end());
   std::string line;
   for (const std::int32_t id : ids) {
     line += fmt::format("{}{}", line.empty() ? "" : " ", id);
@@ -132,6 +134,7 @@ void add_tokens(Parser& data, Command& chosen) {
   struct Arguments {
     std::string tokenizer;
     bool decodes = false;
+    bool adds_special = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   command
@@ -139,13 +142,15 @@ void add_tokens(Parser& data, Command& chosen) {
                   "bytes, a tokenizer.json, a SentencePiece .model, or a folder that has one")
       .required();
   command.add_flag("--decode", arguments->decodes, "token ids in, text out");
+  command.add_flag("--add-special", arguments->adds_special,
+                   "put what the tokenizer.json's template has around a text around it");
   command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const auto tokenizer = make_tokenizer(arguments->tokenizer);
       if (arguments->decodes) {
         write_text(*tokenizer);
       } else {
-        write_ids(*tokenizer);
+        write_ids(*tokenizer, arguments->adds_special);
       }
       return 0;
     };

@@ -45,7 +45,7 @@ void AddedTokens::insert(int token) {
     }
     node = next;
   }
-  token_of_node_[node] = token;
+  if (token_of_node_[node] < 0) token_of_node_[node] = token;
 }
 
 std::uint32_t& AddedTokens::slot(std::uint32_t key) {

@@ -13,28 +13,38 @@ enum class MatchedIn { kRawText, kNormalizedText };
 
 std::vector<AddedToken> tokens_matched_in(const TokenizerFile& file, MatchedIn where) {
   std::vector<AddedToken> chosen;
+  NormalizerScratch scratch;
   for (const AddedToken& token : file.added) {
     if (token.normalized != (where == MatchedIn::kNormalizedText)) continue;
     chosen.push_back(token);
     if (token.normalized) {
-      std::string buffer;
-      chosen.back().content = std::string(normalize(file.normalizer, token.content, buffer));
+      chosen.back().content = std::string(normalize(file.normalizer, token.content, scratch));
       if (chosen.back().content.empty()) chosen.pop_back();
     }
   }
+  std::stable_partition(chosen.begin(), chosen.end(),
+                        [](const AddedToken& token) { return token.special; });
   return chosen;
 }
 
-// GPT-2's pattern ends a piece at every blank after a letter, whatever is around; an added token
-// must not reach over such a place.
+// The patterns that we have by hand end a piece at every blank or newline after a letter, whatever
+// is around, and no normal form joins anything there; an added token must not reach over it.
 bool can_cut_at_words(const TokenizerFile& file) {
-  const bool is_plain = file.normalizer.empty() && file.pre_tokenizer.size() == 1 &&
-                        file.pre_tokenizer[0].kind == PieceStep::Kind::kGpt2;
-  return is_plain &&
-         std::none_of(file.added.begin(), file.added.end(), [](const AddedToken& token) {
-           return token.lstrip || token.rstrip || token.single_word ||
-                  token.content.find_first_of(" \n") != std::string::npos;
-         });
+  const bool is_plain =
+      file.pre_tokenizer.size() == 1 &&
+      (file.pre_tokenizer[0].kind == PieceStep::Kind::kGpt2 ||
+       file.pre_tokenizer[0].kind == PieceStep::Kind::kLlama3) &&
+      std::all_of(file.normalizer.begin(), file.normalizer.end(), [](const NormalizerStep& step) {
+        return step.kind == NormalizerStep::Kind::kForm;
+      });
+  const auto may_reach_over = [&file](const AddedToken& token) {
+    const bool may_change = token.normalized && !file.normalizer.empty() &&
+                            std::any_of(token.content.begin(), token.content.end(),
+                                        [](char c) { return static_cast<signed char>(c) < 0; });
+    return token.lstrip || token.rstrip || token.single_word || may_change ||
+           token.content.find_first_of(" \n") != std::string::npos;
+  };
+  return is_plain && std::none_of(file.added.begin(), file.added.end(), may_reach_over);
 }
 
 bool is_letter(char c) {
@@ -68,7 +78,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& out)
 
 void BpeTokenizer::encode_part(std::string_view part, bool is_first, Scratch& scratch,
                                std::vector<std::int32_t>& out) const {
-  const std::string_view normalized = normalize(file_.normalizer, part, scratch.normalized);
+  const std::string_view normalized = normalize(file_.normalizer, part, scratch.normalizer);
   normalized_tokens_.split(
       classes_, normalized,
       [&](std::string_view rest) {

@@ -1,4 +1,5 @@
-// What happens to a text between its added tokens and the model: normalizing and cutting to pieces.
+// What happens to a text between its added tokens and the model: cutting it to pieces, in steps
+// that each cut the pieces of the one before.
 #pragma once
 
 #include <algorithm>
@@ -8,32 +9,35 @@
 #include <string_view>
 #include <vector>
 
-#include "data/gpt2_pattern.h"
 #include "data/regex.h"
+#include "data/split.h"
 #include "data/unicode.h"
+#include "data/word_patterns.h"
 
 namespace orthant {
-
-struct NormalizerStep {
-  enum class Kind { kPrepend, kReplace };
-  Kind kind = Kind::kPrepend;
-  std::string pattern;  // kReplace: what is replaced
-  std::string content;
-};
-
-// Returns `text` after all steps; the result lives in `buffer` unless there are none.
-std::string_view normalize(const std::vector<NormalizerStep>& steps, std::string_view text,
-                           std::string& buffer);
 
 enum class Prepend { kAlways, kFirst, kNever };
 
 struct PieceStep {
-  enum class Kind { kGpt2, kRegex, kPrefixSpace, kMetaspace };
+  enum class Kind {
+    kGpt2,
+    kLlama3,
+    kRegex,
+    kLiteral,
+    kNumbers,
+    kPunctuation,
+    kPrefixSpace,
+    kMetaspace
+  };
   Kind kind = Kind::kGpt2;
-  std::optional<Regex> regex;         // kRegex: matches and what lies between them are pieces
-  std::string space;                  // kMetaspace: stands for ' '
-  Prepend prepend = Prepend::kNever;  // kMetaspace: where `space` is put in front
-  bool cuts = false;                  // kMetaspace: every `space` begins a piece
+  int most_digits = 0;                                // kLlama3
+  std::optional<Regex> regex;                         // kRegex
+  std::string literal;                                // kLiteral, not empty
+  SplitBehavior behavior = SplitBehavior::kIsolated;  // from kRegex to kPunctuation
+  bool inverts = false;                               // kRegex, kLiteral
+  std::string space;                                  // kMetaspace: stands for ' '
+  Prepend prepend = Prepend::kNever;                  // kMetaspace: where `space` is put in front
+  bool cuts = false;                                  // kMetaspace: every `space` begins a piece
 };
 
 struct PieceScratch {
@@ -65,7 +69,8 @@ class PreTokenizer {
     }
     const PieceStep& step = steps_[i];
     const auto next = [&](std::string_view piece) {
-      run_from(i + 1, piece, is_first, scratch, on_piece);
+      const bool begins = is_first && piece.data() == text.data();
+      run_from(i + 1, piece, begins, scratch, on_piece);
     };
     switch (step.kind) {
       case PieceStep::Kind::kGpt2:
@@ -75,43 +80,73 @@ class PreTokenizer {
           at = end;
         }
         break;
-      case PieceStep::Kind::kRegex: cut_by_regex(*step.regex, text, scratch.regex, next); break;
-      case PieceStep::Kind::kPrefixSpace: next(with_prefix_space(text, scratch.texts[i])); break;
+      case PieceStep::Kind::kLlama3:
+        for (std::size_t at = 0; at < text.size();) {
+          const std::size_t end = llama3_match_end(classes_, text, at, step.most_digits);
+          next(text.substr(at, end - at));
+          at = end;
+        }
+        break;
+      case PieceStep::Kind::kPrefixSpace:
+        run_from(i + 1, with_prefix_space(text, scratch.texts[i]), is_first, scratch, on_piece);
+        break;
       case PieceStep::Kind::kMetaspace: {
         const std::string_view spaced = with_metaspace(step, text, is_first, scratch.texts[i]);
+        const auto after = [&](std::string_view piece) {
+          const bool begins = is_first && piece.data() == spaced.data();
+          run_from(i + 1, piece, begins, scratch, on_piece);
+        };
         if (step.cuts) {
-          cut_before(step.space, spaced, next);
+          split_at(spaced, step.space, SplitBehavior::kMergedWithNext, false, after);
         } else {
-          next(spaced);
+          after(spaced);
         }
         break;
       }
+      case PieceStep::Kind::kLiteral:
+        split_at(text, step.literal, step.behavior, step.inverts, next);
+        break;
+      case PieceStep::Kind::kRegex: {
+        Splitter splitter(text, step.behavior, step.inverts, next);
+        step.regex->for_each(text, scratch.regex,
+                             [&](TextRange match) { splitter.match(match.begin, match.end); });
+        splitter.finish();
+        break;
+      }
+      case PieceStep::Kind::kNumbers:
+        split_if(text, step.behavior, next,
+                 [this](std::uint32_t code) { return classes_.of(code) == CharClass::kNumber; });
+        break;
+      case PieceStep::Kind::kPunctuation:
+        split_if(text, step.behavior, next,
+                 [this](std::uint32_t code) { return classes_.is_punctuation(code); });
+        break;
     }
   }
 
   template <class OnPiece>
-  static void cut_by_regex(const Regex& regex, std::string_view text, RegexScratch& scratch,
-                           OnPiece&& on_piece) {
-    std::size_t done = 0;
-    while (done < text.size()) {
-      const TextRange match = regex.find(text, done, scratch);
-      if (match.empty()) break;
-      on_piece(text.substr(done, match.begin - done));
-      on_piece(text.substr(match.begin, match.end - match.begin));
-      done = match.end;
+  static void split_at(std::string_view text, std::string_view literal, SplitBehavior behavior,
+                       bool inverts, OnPiece& on_piece) {
+    Splitter splitter(text, behavior, inverts, on_piece);
+    for (std::size_t at = text.find(literal); at != std::string_view::npos;
+         at = text.find(literal, at + literal.size())) {
+      splitter.match(at, at + literal.size());
     }
-    on_piece(text.substr(done));
+    splitter.finish();
   }
 
-  template <class OnPiece>
-  static void cut_before(std::string_view mark, std::string_view text, OnPiece&& on_piece) {
-    std::size_t begin = 0;
-    while (begin < text.size()) {
-      const std::size_t from = text.substr(begin).starts_with(mark) ? begin + mark.size() : begin;
-      const std::size_t end = std::min(text.find(mark, from), text.size());
-      on_piece(text.substr(begin, end - begin));
-      begin = end;
+  // Every code point that `matches` is a match of its own.
+  template <class OnPiece, class Matches>
+  static void split_if(std::string_view text, SplitBehavior behavior, OnPiece& on_piece,
+                       Matches&& matches) {
+    Splitter splitter(text, behavior, false, on_piece);
+    for (std::size_t at = 0; at < text.size();) {
+      const CodePoint point = decode_utf8(text.data() + at);
+      const std::size_t end = at + static_cast<std::size_t>(point.length);
+      if (matches(point.value)) splitter.match(at, end);
+      at = end;
     }
+    splitter.finish();
   }
 
   static std::string_view with_prefix_space(std::string_view text, std::string& buffer);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -45,17 +45,33 @@ class Regex {
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  // The first match at or after `from` that is not empty; an empty range when there is none.
-  // `text` must be valid UTF-8.
-  TextRange find(std::string_view text, std::size_t from, RegexScratch& scratch) const;
+  // The first match at or after `from`, which may be empty. `text` must be valid UTF-8.
+  std::optional<TextRange> find(std::string_view text, std::size_t from,
+                                RegexScratch& scratch) const;
+
+  // Calls on_match for all matches as Oniguruma's iterator does: from left to right, but none that
+  // is empty and lies at the end of the one before.
+  template <class OnMatch>
+  void for_each(std::string_view text, RegexScratch& scratch, OnMatch&& on_match) const {
+    std::optional<std::size_t> last_end;
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::optional<TextRange> match = find(text, from, scratch);
+      if (!match.has_value()) break;
+      if (match->empty() && last_end == match->end) {
+        from = next_code_point(text, from);
+        continue;
+      }
+      on_match(*match);
+      from = match->end;
+      last_end = from;
+    }
+  }
 
  private:
+  static std::size_t next_code_point(std::string_view text, std::size_t at);
+
   std::string field_;
   pcre2_real_code_8* code_ = nullptr;
 };
-
-// Oniguruma's syntax, which tokenizer.json is written in, as PCRE2's: nested classes are flattened
-// and \s means White_Space. A construct that the two read differently is refused by name.
-std::string pcre2_pattern(std::string_view oniguruma, const std::string& field);
 
 }  // namespace orthant

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/bpe_model.h"
-#include "data/pre_tokenizer.h"
+#include "data/normalizer.h"
 #include "data/scratch_pool.h"
 #include "data/sentencepiece_bpe.h"
 #include "data/token_texts.h"
@@ -29,8 +29,11 @@ class SentencePieceTokenizer final : public Tokenizer {
     const std::optional<SentencePieceBpe> bpe = read_sentencepiece_bpe(serialized);
     if (!bpe.has_value()) return;
     model_.emplace(bpe->model);
-    if (bpe->adds_space) steps_.push_back({NormalizerStep::Kind::kPrepend, "", " "});
-    steps_.push_back({NormalizerStep::Kind::kReplace, " ", std::string(kMetaspace)});
+    if (bpe->adds_space) steps_.emplace_back().content = " ";
+    NormalizerStep& marks = steps_.emplace_back();
+    marks.kind = NormalizerStep::Kind::kReplace;
+    marks.pattern = " ";
+    marks.content = kMetaspace;
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
@@ -41,7 +44,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (model_.has_value()) {
       const ScratchPool<Scratch>::Lease lease(pool_);
       Scratch& scratch = *lease;
-      model_->encode(normalize(steps_, text, scratch.normalized), scratch.bpe, out);
+      model_->encode(normalize(steps_, text, scratch.normalizer), scratch.bpe, out);
       return;
     }
     std::vector<int> ids;
@@ -76,7 +79,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   struct Scratch {
-    std::string normalized;
+    NormalizerScratch normalizer;
     BpeScratch bpe;
   };
 

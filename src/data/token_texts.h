@@ -25,6 +25,9 @@ class TokenTexts {
 
   // Between start_decoding and finish_decoding, the steps of a decoder in their order.
   void start_decoding();
+  void set(std::int32_t id, const std::string& text) {
+    texts_[static_cast<std::size_t>(id)] = text;
+  }
   void decode_byte_level();
   void replace(const std::string& from, const std::string& to);
   void decode_byte_names();  // <0x0A> and the like

@@ -12,6 +12,12 @@
 
 namespace orthant {
 
+// What a tokenizer's template puts around a single text.
+struct TemplateIds {
+  std::vector<std::int32_t> before;
+  std::vector<std::int32_t> after;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -25,6 +31,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
   virtual std::int64_t vocab_size() const = 0;
+
+  virtual TemplateIds around_text() const { return {}; }
 
   // What ends a document: by tokenizer_config.json's eos_token, the model's own, or a known name.
   virtual std::optional<std::int32_t> end_of_document() const = 0;

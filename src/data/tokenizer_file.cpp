@@ -1,5 +1,5 @@
 // Reads tokenizer.json. Every field that changes ids is read or refused; the rest is ignored:
-// post_processor (it adds special tokens), truncation and padding (they concern batches).
+// truncation and padding, which concern batches.
 #include "data/tokenizer_file.h"
 
 #include <algorithm>
@@ -11,171 +11,15 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/json_field.h"
 #include "data/token_texts.h"
-#include "data/unicode.h"
+#include "data/tokenizer_parts.h"
 
 namespace orthant {
 namespace {
 
-// A value of the file and the path that leads to it.
-class Field {
- public:
-  Field(const Json& value, std::string name) : value_(&value), name_(std::move(name)) {}
-
-  const Json& value() const { return *value_; }
-  const std::string& name() const { return name_; }
-  bool is_null() const { return value_->is_null(); }
-
-  Field at(const std::string& key) const {
-    static const Json kNull;
-    const auto found = value_->is_object() ? value_->find(key) : value_->end();
-    return {value_->is_object() && found != value_->end() ? *found : kNull, name_ + "." + key};
-  }
-  Field at(std::size_t i) const { return {(*value_)[i], fmt::format("{}[{}]", name_, i)}; }
-
-  std::size_t size() const {
-    if (!value_->is_array()) refuse("a list");
-    return value_->size();
-  }
-  std::string text() const {
-    if (!value_->is_string()) refuse("a text");
-    return value_->get<std::string>();
-  }
-  bool flag(bool when_absent) const {
-    if (is_null()) return when_absent;
-    if (!value_->is_boolean()) refuse("true or false");
-    return value_->get<bool>();
-  }
-  std::int32_t id() const {
-    const std::int64_t number = value_->is_number_integer() ? value_->get<std::int64_t>() : -1;
-    if (number < 0 || number >= 0x7fffffff) refuse("an id from 0 to 2147483646");
-    return static_cast<std::int32_t>(number);
-  }
-  [[noreturn]] void refuse(std::string_view supported) const {
-    std::string found = value_->dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (found.size() > 80) found = found.substr(0, 77) + "...";
-    fail_user("{} is {}; supported: {}", name_, found, supported);
-  }
-
- private:
-  const Json* value_;
-  std::string name_;
-};
-
-std::string literal_pattern(const Field& pattern) {
-  const Field text = pattern.at("String");
-  if (text.is_null()) pattern.refuse("{\"String\": ...}");
-  std::string literal = text.text();
-  if (literal.empty()) text.refuse("a text that is not empty");
-  return literal;
-}
-
-void read_normalizer(const Field& field, std::vector<NormalizerStep>& steps) {
-  if (field.is_null()) return;
-  const std::string type = field.at("type").text();
-  if (type == "Sequence") {
-    const Field parts = field.at("normalizers");
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      read_normalizer(parts.at(i), steps);
-    }
-  } else if (type == "Prepend") {
-    steps.push_back({NormalizerStep::Kind::kPrepend, "", field.at("prepend").text()});
-  } else if (type == "Replace") {
-    steps.push_back({NormalizerStep::Kind::kReplace, literal_pattern(field.at("pattern")),
-                     field.at("content").text()});
-  } else {
-    field.at("type").refuse("Sequence, Prepend, Replace");
-  }
-}
-
-Prepend read_prepend(const Field& field) {
-  const Field scheme = field.at("prepend_scheme");
-  if (scheme.is_null()) {
-    return field.at("add_prefix_space").flag(true) ? Prepend::kAlways : Prepend::kNever;
-  }
-  const std::string name = scheme.text();
-  if (name == "always") return Prepend::kAlways;
-  if (name == "first") return Prepend::kFirst;
-  if (name == "never") return Prepend::kNever;
-  scheme.refuse("always, first, never");
-}
-
-std::string read_replacement(const Field& field) {
-  const Field replacement = field.at("replacement");
-  return replacement.is_null() ? std::string(kMetaspace) : replacement.text();
-}
-
-PieceStep regex_step(const std::string& pattern, const Field& field) {
-  PieceStep step;
-  if (pattern == kGpt2Pattern) return step;
-  step.kind = PieceStep::Kind::kRegex;
-  step.regex.emplace(pcre2_pattern(pattern, field.name()), field.name());
-  return step;
-}
-
-PieceStep read_split(const Field& field) {
-  const Field behavior = field.at("behavior");
-  if (behavior.value() != "Isolated") behavior.refuse("\"Isolated\"");
-  if (field.at("invert").flag(false)) field.at("invert").refuse("false");
-  const Field pattern = field.at("pattern");
-  if (!pattern.at("Regex").is_null()) {
-    return regex_step(pattern.at("Regex").text(), pattern.at("Regex"));
-  }
-  const std::string literal = literal_pattern(pattern);
-  if (literal.find("\\E") != std::string::npos) pattern.at("String").refuse("a text without \\E");
-  PieceStep step;
-  step.kind = PieceStep::Kind::kRegex;
-  step.regex.emplace("\\Q" + literal + "\\E", pattern.name());
-  return step;
-}
-
-// Appends the steps of one pre-tokenizer; true when it was ByteLevel.
-bool read_simple_pre_tokenizer(const Field& field, std::vector<PieceStep>& steps) {
-  const std::string type = field.at("type").text();
-  if (type == "ByteLevel") {
-    if (field.at("add_prefix_space").flag(true)) {
-      steps.emplace_back().kind = PieceStep::Kind::kPrefixSpace;
-    }
-    if (field.at("use_regex").flag(true)) steps.emplace_back().kind = PieceStep::Kind::kGpt2;
-    return true;
-  }
-  if (type == "Split") {
-    steps.push_back(read_split(field));
-  } else if (type == "Digits") {
-    const bool single = field.at("individual_digits").flag(false);
-    steps.push_back(regex_step(single ? "\\p{N}" : "\\p{N}+", field));
-  } else {
-    field.at("type").refuse("Sequence of Split, Digits, ByteLevel; ByteLevel; Metaspace");
-  }
-  return false;
-}
-
-BpeAlphabet read_pre_tokenizer(const Field& field, std::vector<PieceStep>& steps) {
-  if (field.is_null()) return BpeAlphabet::kCodePoints;
-  const std::string type = field.at("type").text();
-  if (type == "Metaspace") {
-    PieceStep& step = steps.emplace_back();
-    step.kind = PieceStep::Kind::kMetaspace;
-    step.space = read_replacement(field);
-    step.prepend = read_prepend(field);
-    step.cuts = field.at("split").flag(true);
-    return BpeAlphabet::kCodePoints;
-  }
-  if (type != "Sequence") {
-    return read_simple_pre_tokenizer(field, steps) ? BpeAlphabet::kBytes : BpeAlphabet::kCodePoints;
-  }
-  const Field parts = field.at("pretokenizers");
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (read_simple_pre_tokenizer(parts.at(i), steps)) {
-      if (i + 1 < parts.size()) parts.at(i).refuse("ByteLevel as the last of a Sequence");
-      return BpeAlphabet::kBytes;
-    }
-  }
-  return BpeAlphabet::kCodePoints;
-}
-
 void refuse_unless_empty(const Field& field) {
-  if (!field.is_null() && field.value() != "") field.refuse("null");
+  if (!field.is_null() && field.value() != Json(std::string())) field.refuse("null");
 }
 
 // The ids of one merge, written "a b" or ["a", "b"].
@@ -234,13 +78,27 @@ void read_model(const Field& field, TokenizerFile& file, TokenTexts& texts) {
   }
   model.byte_ids.fill(-1);
   if (!field.at("byte_fallback").flag(false)) return;
+  if (model.alphabet == BpeAlphabet::kBytes) {
+    field.at("byte_fallback").refuse("false, since ByteLevel has every byte");
+  }
   for (std::size_t byte = 0; byte < 256; ++byte) {
     model.byte_ids[byte] = texts.id_of(fmt::format("<0x{:02X}>", byte));
   }
 }
 
+// Hugging Face gives a token that is not in the vocabulary the next free id, whatever the file
+// says.
+std::int64_t next_id(const TokenizerFile& file, std::int64_t vocab_size) {
+  std::int64_t next = vocab_size;
+  for (const AddedToken& token : file.added) {
+    next = std::max<std::int64_t>(next, token.id + 1);
+  }
+  return next;
+}
+
 void read_added_tokens(const Field& field, TokenizerFile& file, TokenTexts& texts) {
   if (field.is_null()) return;
+  const auto vocab_size = static_cast<std::int64_t>(texts.ids().size());
   for (std::size_t i = 0; i < field.size(); ++i) {
     const Field token = field.at(i);
     AddedToken added;
@@ -249,54 +107,34 @@ void read_added_tokens(const Field& field, TokenizerFile& file, TokenTexts& text
     added.single_word = token.at("single_word").flag(false);
     added.lstrip = token.at("lstrip").flag(false);
     added.rstrip = token.at("rstrip").flag(false);
-    added.normalized = token.at("normalized").flag(!token.at("special").flag(false));
+    added.special = token.at("special").flag(false);
+    added.normalized = token.at("normalized").flag(!added.special);
     if (added.content.empty()) continue;
     const std::int32_t known = texts.id_of(added.content);
     if (known >= 0 && known != added.id) {
-      token.at("id").refuse(fmt::format("{}, the id of the same text in model.vocab", known));
+      token.at("id").refuse(fmt::format("{}, the id of the same text before it", known));
+    }
+    if (known < 0 && added.id != next_id(file, vocab_size)) {
+      token.at("id").refuse(fmt::format("{}, the next free id", next_id(file, vocab_size)));
     }
     texts.add(added.content, added.id);
     file.added.push_back(std::move(added));
   }
 }
 
-std::vector<Field> decoder_parts(const Field& field) {
-  if (field.at("type").value() != "Sequence") return {field};
-  std::vector<Field> parts;
-  const Field list = field.at("decoders");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    parts.push_back(list.at(i));
-  }
-  return parts;
-}
-
-void read_decoder(const Field& field, TokenTexts& texts, DecoderSpec& decoder) {
-  if (field.is_null()) {
-    decoder.joins_with_space = true;
-    return;
-  }
-  bool is_fused = false;
-  for (const Field& part : decoder_parts(field)) {
-    const std::string type = part.at("type").text();
-    if (type == "ByteLevel") {
-      texts.decode_byte_level();
-    } else if (type == "Replace") {
-      texts.replace(literal_pattern(part.at("pattern")), part.at("content").text());
-    } else if (type == "ByteFallback") {
-      texts.decode_byte_names();
-    } else if (type == "Metaspace") {
-      texts.decode_metaspace(read_replacement(part), read_prepend(part) != Prepend::kNever);
-    } else if (type == "Fuse") {
-      is_fused = true;
-    } else if (type == "Strip" && is_fused) {
-      const std::string content = part.at("content").text();
-      if (content.size() != 1) part.at("content").refuse("one ASCII character");
-      decoder.strip = content[0];
-      decoder.strip_start = part.at("start").id();
-      decoder.strip_stop = part.at("stop").id();
-    } else {
-      part.at("type").refuse("ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip after Fuse");
-    }
+// Metaspace's "first" means pieces that begin at the first character of the text before it was
+// normalized, of which there can be several where a normalizer makes many characters of one.
+void refuse_first_of_many(const Field& field, const TokenizerFile& file) {
+  if (file.normalizer.empty()) return;
+  const auto is_first = [](const PieceStep& step) {
+    return step.kind == PieceStep::Kind::kMetaspace && step.prepend == Prepend::kFirst;
+  };
+  const auto first = std::find_if(file.pre_tokenizer.begin(), file.pre_tokenizer.end(), is_first);
+  const bool has_normalized = std::any_of(file.added.begin(), file.added.end(),
+                                          [](const AddedToken& token) { return token.normalized; });
+  if (first == file.pre_tokenizer.end()) return;
+  if (first != file.pre_tokenizer.begin() || has_normalized) {
+    field.refuse("no Metaspace with the prepend_scheme first behind a normalizer and other cuts");
   }
 }
 
@@ -334,14 +172,25 @@ TokenizerFile read_tokenizer_file(const std::string& path) {
   };
   TokenizerFile file;
   file.path = path;
-  read_normalizer(part("normalizer"), file.normalizer);
-  file.model.alphabet = read_pre_tokenizer(part("pre_tokenizer"), file.pre_tokenizer);
+  file.normalizer = read_normalizer(part("normalizer"));
+  PreTokenizerSteps pieces = read_pre_tokenizer(part("pre_tokenizer"));
+  file.pre_tokenizer = std::move(pieces.steps);
+  file.model.alphabet = pieces.alphabet;
+  file.around_text = read_post_processor(part("post_processor"));
   TokenTexts texts;
   read_model(part("model"), file, texts);
   read_added_tokens(part("added_tokens"), file, texts);
+  refuse_first_of_many(part("pre_tokenizer"), file);
   file.vocab_size = texts.max_id() + 1;
   file.end_of_document = find_end_of_document(path, texts);
   texts.start_decoding();
+  NormalizerScratch scratch;
+  for (const AddedToken& token : file.added) {
+    // Hugging Face writes such a token as it looks for it.
+    if (token.normalized) {
+      texts.set(token.id, std::string(normalize(file.normalizer, token.content, scratch)));
+    }
+  }
   read_decoder(part("decoder"), texts, file.decoder);
   texts.finish_decoding(file.decoder);
   return file;

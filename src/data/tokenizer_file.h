@@ -8,7 +8,9 @@
 
 #include "data/added_tokens.h"
 #include "data/bpe_model.h"
+#include "data/normalizer.h"
 #include "data/pre_tokenizer.h"
+#include "data/tokenizer.h"
 
 namespace orthant {
 
@@ -30,6 +32,7 @@ struct TokenizerFile {
   std::vector<PieceStep> pre_tokenizer;
   BpeSpec model;
   DecoderSpec decoder;
+  TemplateIds around_text;
   std::int64_t vocab_size = 0;  // the largest id + 1
   std::optional<std::int32_t> end_of_document;
 };

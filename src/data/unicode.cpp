@@ -1,9 +1,12 @@
-// UTF-8 by hand; letters, numbers and word characters by asking PCRE2 about every code point once.
+// UTF-8 by hand; letters, numbers, word characters and punctuation by ICU's tables.
 #include "data/unicode.h"
 
 #include <cstring>
+#include <string_view>
 
-#include "data/regex.h"
+#include <unicode/uchar.h>
+
+#include "data/unicode_16.h"
 
 namespace orthant {
 namespace {
@@ -32,6 +35,23 @@ std::size_t valid_length(std::string_view text, std::size_t at) {
   const std::uint32_t code = decode_utf8(text.data() + at).value;
   const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
   return is_overlong || code >= kNumCodes || is_surrogate(code) ? 0 : length;
+}
+
+// U_GC_..._MASK of a category's two letters.
+std::uint32_t category_mask(std::string_view category) {
+  constexpr std::string_view kLetters =
+      "CnLuLlLtLmLoMnMeMcNdNlNoZsZlZpCcCfCoCsPdPsPePcPoSmScSkSoPiPf";
+  return U_MASK(kLetters.find(category) / 2);
+}
+
+// ASCII, and what Unicode 8 calls punctuation; two of its characters are symbols and marks today.
+bool is_old_punctuation(std::uint32_t code, std::uint32_t categories) {
+  if (code < 0x80) return (categories & (U_GC_P_MASK | U_GC_S_MASK)) != 0;
+  if (code == 0x166D || code == 0x111C9) return true;
+  if ((categories & U_GC_P_MASK) == 0) return false;
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(code), age);
+  return age[0] != 0 && age[0] <= 8;  // 0: newer than the library
 }
 
 }  // namespace
@@ -91,31 +111,34 @@ bool is_space(std::uint32_t code) {
 }
 
 CharClasses::CharClasses() : table_(kNumCodes, 0) {
-  std::string every;
-  every.reserve(kNumCodes * 4);
-  for (std::uint32_t code = 0; code < kNumCodes; ++code) {
-    if (!is_surrogate(code)) append_utf8(code, every);
+  u_enumCharTypes(
+      [](const void* classes, UChar32 start, UChar32 limit, UCharCategory type) -> UBool {
+        auto* self = static_cast<CharClasses*>(const_cast<void*>(classes));
+        self->add_range(static_cast<std::uint32_t>(start), static_cast<std::uint32_t>(limit - 1),
+                        U_MASK(type));
+        return true;
+      },
+      this);
+  for (const CategoryRange& range : kNewerThanUnicode14) {
+    add_range(range.first, range.last, category_mask(range.category));
   }
-  mark(every, "\\p{L}+", static_cast<std::uint8_t>(CharClass::kLetter));
-  mark(every, "\\p{N}+", static_cast<std::uint8_t>(CharClass::kNumber));
-  mark(every, "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]+", kWord);
+  for (std::uint32_t code = 0; code < kNumCodes; ++code) {
+    if (u_hasBinaryProperty(static_cast<UChar32>(code), UCHAR_ALPHABETIC) != 0)
+      table_[code] |= kWord;
+  }
   for (std::uint32_t code = 0; code <= 0x3000; ++code) {
     if (is_space(code)) table_[code] |= static_cast<std::uint8_t>(CharClass::kSpace);
   }
 }
 
-void CharClasses::mark(const std::string& every, const std::string& pattern, std::uint8_t bits) {
-  const Regex regex(pattern, "character class");
-  RegexScratch scratch;
-  for (std::size_t from = 0; from < every.size();) {
-    const TextRange match = regex.find(every, from, scratch);
-    if (match.empty()) break;
-    for (std::size_t at = match.begin; at < match.end;) {
-      const CodePoint point = decode_utf8(every.data() + at);
-      table_[point.value] |= bits;
-      at += static_cast<std::size_t>(point.length);
-    }
-    from = match.end;
+void CharClasses::add_range(std::uint32_t first, std::uint32_t last, std::uint32_t categories) {
+  std::uint8_t bits = 0;
+  if ((categories & U_GC_L_MASK) != 0) bits = static_cast<std::uint8_t>(CharClass::kLetter) | kWord;
+  if ((categories & U_GC_N_MASK) != 0) bits = static_cast<std::uint8_t>(CharClass::kNumber);
+  if ((categories & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_NL_MASK | U_GC_PC_MASK)) != 0) bits |= kWord;
+  for (std::uint32_t code = first; code <= last; ++code) {
+    table_[code] |= bits;
+    if (is_old_punctuation(code, categories)) table_[code] |= kPunctuation;
   }
 }
 

@@ -42,17 +42,21 @@ enum class CharClass : std::uint8_t { kOther, kLetter, kNumber, kSpace };
 // U+180E.
 bool is_space(std::uint32_t code);
 
-// Classes of all code points, by PCRE2's tables.
+// Classes of all code points. Letters and numbers are those of Unicode 16, as in Hugging Face's
+// regular expressions; punctuation is that of Unicode 8, as in its Punctuation.
 class CharClasses {
  public:
   CharClasses();
 
   CharClass of(std::uint32_t code) const { return static_cast<CharClass>(table_[code] & 3); }
   bool is_word(std::uint32_t code) const { return (table_[code] & kWord) != 0; }  // \w
+  bool is_punctuation(std::uint32_t code) const { return (table_[code] & kPunctuation) != 0; }
 
  private:
   static constexpr std::uint8_t kWord = 4;
-  void mark(const std::string& every, const std::string& pattern, std::uint8_t bits);
+  static constexpr std::uint8_t kPunctuation = 8;
+
+  void add_range(std::uint32_t first, std::uint32_t last, std::uint32_t categories);
 
   std::vector<std::uint8_t> table_;
 };

@@ -44,11 +44,14 @@ inline std::string shared(const std::string& path) {
 
 }  // namespace orthant
 
+// They read like gtest's own.
+// NOLINTNEXTLINE(readability-identifier-naming)
 #define SKIP_WITHOUT_SHARED(path)                        \
   if (!std::filesystem::exists(::orthant::shared(path))) \
   GTEST_SKIP() << "the shared fixtures are absent: " << ::orthant::shared(path)
 
 // The statement throws an Error whose message has `part` in it.
+// NOLINTNEXTLINE(readability-identifier-naming)
 #define EXPECT_ERROR(statement, part)                                                             \
   try {                                                                                           \
     (void)(statement);                                                                            \

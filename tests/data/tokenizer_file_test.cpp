@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "data/regex.h"
+#include "data/regex_dialect.h"
 #include "data/tokenizer.h"
 #include "tests/data/files.h"
 
@@ -99,6 +100,7 @@ TEST_F(TokenizerFileTest, NormalizedTokensAreMatchedAfterTheNormalizer) {
   json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "d"}};
   json["added_tokens"] = {added(9, "ax", {{"normalized", true}}), added(10, "bx", {})};
   EXPECT_EQ(ids(json, "adaxbxbd"), (Ids{9, 9, 10, 1, 3}));
+  EXPECT_EQ(open(json)->decode(Ids{9, 10}), "ad bx");
 }
 
 TEST_F(TokenizerFileTest, EndOfDocumentIsTheConfigsOrAKnownName) {
@@ -118,17 +120,117 @@ TEST_F(TokenizerFileTest, WhatIsNotSupportedIsRefusedByItsField) {
   refuses("/model/unk_token", "none", "model.unk_token is \"none\"");
   refuses("/model/merges/0", "b x", "model.merges[0]");
   refuses("/model/vocab/a", -1, "model.vocab['a'] is -1");
-  refuses("/normalizer", {{"type", "NFC"}}, "normalizer.type is \"NFC\"");
+  refuses("/normalizer", {{"type", "BertNormalizer"}}, "normalizer.type is \"BertNormalizer\"");
   refuses("/pre_tokenizer/type", "Whitespace", "pre_tokenizer.type is \"Whitespace\"");
   refuses(
       "/pre_tokenizer",
       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}},
-      "pre_tokenizer.pretokenizers[0]");
+      "pre_tokenizer.pretokenizers[1].type is \"Digits\"; supported: nothing behind ByteLevel");
   refuses("/pre_tokenizer",
-          {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"String", "x"}}}},
-          "pre_tokenizer.behavior is \"Removed\"");
+          {{"type", "Split"}, {"behavior", "removed"}, {"pattern", {{"String", "x"}}}},
+          "pre_tokenizer.behavior is \"removed\"");
+  refuses("/pre_tokenizer",
+          {{"type", "Metaspace"}, {"add_prefix_space", false}, {"prepend_scheme", "first"}},
+          "pre_tokenizer.prepend_scheme is \"first\"; supported: never");
+  refuses("/post_processor", {{"type", "Other"}}, "post_processor.type is \"Other\"");
+  refuses("/model/byte_fallback", true, "model.byte_fallback is true");
+  refuses("/model/vocab/a", 1 << 24, "supported: an id from 0 to 16777215");
   refuses("/decoder/type", "WordPiece", "decoder.type");
   refuses("/added_tokens/0", added(3, "a", {}), "added_tokens[0].id is 3");
+  refuses("/added_tokens/0", added(20, "<x>", {}), "id is 20; supported: 9, the next free id");
+}
+
+TEST_F(TokenizerFileTest, FirstIsRefusedWhereSeveralPiecesCouldBeIt) {
+  Json json = small_file();
+  json["normalizer"] = {{"type", "NFKC"}};
+  json["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "first"}};
+  EXPECT_EQ(open(json)->vocab_size(), 9);
+  json["added_tokens"] = {added(9, "<a>", {{"normalized", true}})};
+  EXPECT_ERROR(open(json), "supported: no Metaspace with the prepend_scheme first");
+}
+
+TEST_F(TokenizerFileTest, NestedSequencesEndSomewhere) {
+  Json nested = {{"type", "NFC"}};
+  for (int i = 0; i < 2000; ++i) {
+    nested = {{"type", "Sequence"}, {"normalizers", {nested}}};
+  }
+  refuses("/normalizer", nested, "supported: 8 Sequences in one another");
+}
+
+TEST_F(TokenizerFileTest, SplitHasEveryBehavior) {
+  // The pieces, with '|' between them, of a text of the letters a to d.
+  const auto pieces = [this](const char* behavior, bool inverts, std::string_view text) {
+    Json json = small_file();
+    json["pre_tokenizer"] = {{"type", "Split"},
+                             {"behavior", behavior},
+                             {"invert", inverts},
+                             {"pattern", {{"Regex", "b|(?=d)"}}}};
+    json["model"] = {{"type", "BPE"}, {"ignore_merges", true}, {"merges", Json::array()}};
+    // Every piece that can come up is one token.
+    std::vector<std::string> texts = {"a"};
+    for (std::size_t begin = 0; begin < text.size(); ++begin) {
+      for (std::size_t size = 1; begin + size <= text.size(); ++size) {
+        const std::string piece(text.substr(begin, size));
+        if (std::find(texts.begin(), texts.end(), piece) == texts.end()) texts.push_back(piece);
+      }
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      json["model"]["vocab"][texts[i]] = i;
+    }
+    std::string joined;
+    for (const std::int32_t id : ids(json, text)) {
+      joined += (joined.empty() ? "" : "|") + texts[static_cast<std::size_t>(id)];
+    }
+    return joined;
+  };
+  EXPECT_EQ(pieces("Isolated", false, "abbcdb"), "a|b|b|c|d|b");
+  EXPECT_EQ(pieces("Isolated", true, "abbcdb"), "a|b|b|c|d|b");
+  EXPECT_EQ(pieces("Removed", false, "abbcdb"), "a|c|d");
+  EXPECT_EQ(pieces("Removed", true, "abbcdb"), "b|b|b");
+  EXPECT_EQ(pieces("MergedWithPrevious", false, "abbcdb"), "ab|b|c|db");
+  EXPECT_EQ(pieces("MergedWithNext", false, "abbcdb"), "a|b|bc|d|b");
+  EXPECT_EQ(pieces("Contiguous", false, "abbcdb"), "a|bb|c|d|b");
+}
+
+TEST_F(TokenizerFileTest, NormalizersChangeTheText) {
+  const auto with = [](const Json& normalizer) {
+    Json json = small_file();
+    json["pre_tokenizer"] = nullptr;
+    json["normalizer"] = normalizer;
+    json["model"]["vocab"]["\u00e9"] = 9;
+    json["model"]["vocab"]["\u0301"] = 10;
+    return json;
+  };
+  EXPECT_EQ(ids(with({{"type", "NFC"}}), "ae\xCC\x81"), (Ids{0, 9}));
+  EXPECT_EQ(ids(with({{"type", "NFD"}}), "a\xC3\xA9"), (Ids{0, 4, 10}));
+  EXPECT_EQ(ids(with({{"type", "NFKC"}}), "\xEF\xBD\x81"), (Ids{0}));
+  EXPECT_EQ(ids(with({{"type", "Lowercase"}}), "AB"), (Ids{6}));
+  const Json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  EXPECT_EQ(ids(with(strip),
+                " \n\xC2\xA0"
+                "aĠ"),
+            (Ids{0, 5}));
+  const Json replace = {{"type", "Replace"}, {"pattern", {{"Regex", "[xy]+"}}}, {"content", "d"}};
+  EXPECT_EQ(ids(with(replace), "axyxb"), (Ids{0, 3, 1}));
+  EXPECT_EQ(ids(with({{"type", "Sequence"},
+                      {"normalizers", {replace, {{"type", "Prepend"}, {"prepend", "e"}}}}}),
+                "x"),
+            (Ids{4, 3}));
+}
+
+TEST_F(TokenizerFileTest, TemplatesSayWhatIsPutAroundAText) {
+  Json json = small_file();
+  EXPECT_TRUE(open(json)->around_text().before.empty());
+  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
+      {"type": "ByteLevel"},
+      {"type": "TemplateProcessing",
+       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                  {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+       "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1, 2], "tokens": []},
+                                      "</s>": {"id": "</s>", "ids": [3], "tokens": []}}}]})");
+  const TemplateIds around = open(json)->around_text();
+  EXPECT_EQ(around.before, (Ids{1, 2}));
+  EXPECT_EQ(around.after, (Ids{3}));
 }
 
 TEST(Regex, OnigurumaSyntaxIsTranslatedOrRefused) {
@@ -136,9 +238,14 @@ TEST(Regex, OnigurumaSyntaxIsTranslatedOrRefused) {
     return pcre2_pattern(pattern, "field");
   };
   EXPECT_EQ(translate("[^(a|[.,!])]+"), "[^(a|.,!)]+");  // BLOOM's nested class
-  EXPECT_EQ(translate("\\p{L}+\\.x"), "\\p{L}+\\.x");
-  EXPECT_ERROR(translate("^a"), "field: the pattern ^a has '^'");
-  EXPECT_ERROR(translate("a$"), "'$'");
+  EXPECT_EQ(translate("a\\.x"), "a\\.x");
+  EXPECT_TRUE(translate("\\p{Lu}").starts_with("[\\p{Lu}\\x{1C89}-\\x{1C89}"))
+      << translate("\\p{Lu}");
+  EXPECT_TRUE(translate("[^\\p{Sm}a]").ends_with("a]"));
+  EXPECT_EQ(translate("a$"), "a(?=\\n|\\z)");
+  EXPECT_ERROR(translate("\\p{Greek}"), "field: the pattern \\p{Greek} has the property Greek");
+  EXPECT_ERROR(translate("[\\S]"), "a negated set in a class");
+  EXPECT_ERROR(translate("a{,2}"), "a repeat without a least count");
   EXPECT_ERROR(translate("\\ba"), "\\b");
   EXPECT_ERROR(translate("[a&&b]"), "an intersection");
   EXPECT_ERROR(translate("a{2}+"), "a repeat of a repeat");

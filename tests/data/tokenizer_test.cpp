@@ -13,9 +13,10 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "data/gpt2_pattern.h"
 #include "data/regex.h"
+#include "data/regex_dialect.h"
 #include "data/sentencepiece_tokenizer.h"
+#include "data/word_patterns.h"
 #include "tests/data/files.h"
 #include "tests/support/sha256.h"
 
@@ -118,6 +119,7 @@ TEST(Tokenizer, ThreadsGetTheSameIds) {
   const std::vector<std::int32_t> expected = encode(*tokenizer, text);
   std::vector<std::vector<std::int32_t>> found(4);
   std::vector<std::thread> threads;
+  threads.reserve(found.size());
   for (auto& ids : found) {
     threads.emplace_back([&] { tokenizer->encode(text, ids); });
   }
@@ -183,51 +185,78 @@ TEST(Tokenizer, SpecsThatNameNothingAreRefused) {
   EXPECT_ERROR(make_tokenizer(folder.write("a.model", "junk")), "not a SentencePiece model");
 }
 
-// The GPT-2 pattern by hand against PCRE2 with the same pattern, on text that mixes everything.
-TEST(Gpt2Pattern, CutsAsTheRegexDoes) {
-  const CharClasses classes;
-  const Regex regex(pcre2_pattern(kGpt2Pattern, "test"), "test");
+// Parts of texts in which the patterns by hand and PCRE2's could differ.
+const char* const kNastyParts[] = {"a",
+                                   "Z",
+                                   "'",
+                                   "'s",
+                                   "'S",
+                                   "'ll",
+                                   "'Ll",
+                                   "'r",
+                                   "'v",
+                                   "'\xC5\xBF",
+                                   "\xC5\xBF",
+                                   "l",
+                                   "e",
+                                   " ",
+                                   "  ",
+                                   "\n",
+                                   "\t",
+                                   "1",
+                                   "23",
+                                   "4567",
+                                   ".",
+                                   "-!",
+                                   "\r",
+                                   "\r\n",
+                                   " \n ",
+                                   "\xC2\xA0",
+                                   "\xC3\xA9",
+                                   "\xE5\xA4\xA7",
+                                   "\xE2\x80\x83",
+                                   "\xE1\xA0\x8E",
+                                   "\xF0\x9F\x98\x80",
+                                   "\xE2\x85\xA7",
+                                   "\xCC\x81",
+                                   "\xC2\x85",
+                                   "\x1c",
+                                   "\xF0\x90\xB5\x90",
+                                   "\xF0\xB1\x8D\x90",
+                                   "\xF0\x90\xB5\x80"};
+
+template <class MatchEnd>
+void expect_cuts_as_regex(std::string_view pattern, MatchEnd&& match_end) {
+  const Regex regex(pcre2_pattern(pattern, "test"), "test");
   RegexScratch scratch;
-  const std::vector<std::string> parts = {"a",
-                                          "Z",
-                                          "'",
-                                          "'s",
-                                          "'ll",
-                                          "'r",
-                                          "'v",
-                                          "l",
-                                          "e",
-                                          " ",
-                                          "  ",
-                                          "\n",
-                                          "\t",
-                                          "1",
-                                          "23",
-                                          ".",
-                                          "-!",
-                                          "\r",
-                                          "\xC2\xA0",
-                                          "\xC3\xA9",
-                                          "\xE5\xA4\xA7",
-                                          "\xE2\x80\x83",
-                                          "\xE1\xA0\x8E",
-                                          "\xF0\x9F\x98\x80",
-                                          "\xE2\x85\xA7",
-                                          "\xCC\x81",
-                                          "\xC2\x85",
-                                          "\x1c"};
   std::uint32_t state = 12345;
-  std::string text;
-  for (int i = 0; i < 200000; ++i) {
-    state = state * 1664525u + 1013904223u;
-    text += parts[(state >> 16) % parts.size()];
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (int j = 0; j < 80; ++j) {
+      state = state * 1664525u + 1013904223u;
+      text += kNastyParts[(state >> 16) % std::size(kNastyParts)];
+    }
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = match_end(text, at);
+      const std::optional<TextRange> match = regex.find(text, at, scratch);
+      ASSERT_TRUE(match.has_value());
+      ASSERT_EQ(match->begin, at);
+      ASSERT_EQ(match->end, end) << Json(text.substr(at, 20)).dump();
+      at = end;
+    }
   }
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = gpt2_match_end(classes, text, at);
-    const TextRange match = regex.find(text, at, scratch);
-    ASSERT_EQ(match.begin, at);
-    ASSERT_EQ(match.end, end) << Json(text.substr(at, 20)).dump();
-    at = end;
+}
+
+TEST(WordPatterns, ByHandCutAsTheRegexesDo) {
+  const CharClasses classes;
+  expect_cuts_as_regex(kGpt2Pattern, [&](std::string_view text, std::size_t at) {
+    return gpt2_match_end(classes, text, at);
+  });
+  for (const int most_digits : {1, 3}) {
+    expect_cuts_as_regex(most_digits == 3 ? kLlama3Pattern : kQwen2Pattern,
+                         [&](std::string_view text, std::size_t at) {
+                           return llama3_match_end(classes, text, at, most_digits);
+                         });
   }
 }
 

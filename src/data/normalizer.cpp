@@ -1,0 +1,84 @@
+// Two buffers in turn: the one that has the text of the step before, and the one that is written.
+#include "data/normalizer.h"
+
+#include "data/unicode.h"
+
+namespace orthant {
+namespace {
+
+std::string_view without_spaces(const NormalizerStep& step, std::string_view text) {
+  std::size_t begin = 0;
+  std::size_t end = text.size();
+  while (step.strips_left && begin < end) {
+    const CodePoint point = decode_utf8(text.data() + begin);
+    if (!is_space(point.value)) break;
+    begin += static_cast<std::size_t>(point.length);
+  }
+  while (step.strips_right && end > begin) {
+    const std::size_t last = previous_utf8(text, end);
+    if (!is_space(decode_utf8(text.data() + last).value)) break;
+    end = last;
+  }
+  return text.substr(begin, end - begin);
+}
+
+std::string_view apply(const NormalizerStep& step, std::string_view text, RegexScratch& regex,
+                       std::string& out) {
+  out.clear();
+  switch (step.kind) {
+    case NormalizerStep::Kind::kPrepend:
+      if (text.empty()) return text;
+      out.append(step.content).append(text);
+      return out;
+    case NormalizerStep::Kind::kReplace:
+      if (text.find(step.pattern) == std::string_view::npos) return text;
+      append_replaced(text, step.pattern, step.content, out);
+      return out;
+    case NormalizerStep::Kind::kReplaceRegex: {
+      if (text.empty()) return text;
+      std::size_t done = 0;
+      step.regex->for_each(text, regex, [&](TextRange match) {
+        out.append(text.substr(done, match.begin - done)).append(step.content);
+        done = match.end;
+      });
+      out.append(text.substr(done));
+      return out;
+    }
+    case NormalizerStep::Kind::kForm: return step.form->apply(text, out);
+    case NormalizerStep::Kind::kLowercase: append_lower_case(text, out); return out;
+    case NormalizerStep::Kind::kStrip: break;
+  }
+  return without_spaces(step, text);
+}
+
+}  // namespace
+
+void append_replaced(std::string_view text, std::string_view from, std::string_view to,
+                     std::string& out) {
+  std::size_t done = 0;
+  while (true) {
+    const std::size_t at = text.find(from, done);
+    if (at == std::string_view::npos) break;
+    out.append(text.substr(done, at - done));
+    out.append(to);
+    done = at + from.size();
+  }
+  out.append(text.substr(done));
+}
+
+std::string_view normalize(const std::vector<NormalizerStep>& steps, std::string_view text,
+                           NormalizerScratch& scratch) {
+  for (const NormalizerStep& step : steps) {
+    const std::string_view changed = apply(step, text, scratch.regex, scratch.next);
+    if (changed.data() == scratch.next.data()) {
+      scratch.current.swap(scratch.next);
+      // A short string lies in the object itself: its characters have moved with the swap.
+      text = std::string_view(scratch.current).substr(0, changed.size());
+    } else {
+      text = changed;
+    }
+  }
+  return text;
+}
+
+}  // namespace orthant
