@@ -19,7 +19,6 @@ struct AddedToken {
   bool lstrip = false;       // takes the spaces on its left
   bool rstrip = false;       // takes the spaces on its right
   bool normalized = false;   // is looked for in the normalized text
-  bool special = false;      // comes before others of the same content
 };
 
 class AddedTokens {

@@ -75,8 +75,8 @@ class PatternTranslator {
       case 'S': members(std::string(kSpaces), true); break;
       case 'd': members(category_members("Nd"), false); break;
       case 'D': members(category_members("Nd"), true); break;
-      case 'w': members(word_members(), false); break;
-      case 'W': members(word_members(), true); break;
+      case 'w': members(word_members(class_depth_), false); break;
+      case 'W': members(word_members(class_depth_), true); break;
       case 'v': out_ += "\\x{0B}"; break;
       case 'p':
       case 'P': property(c == 'P'); return;
@@ -98,8 +98,10 @@ class PatternTranslator {
     at_ += 2;
   }
 
-  static std::string word_members() {
-    return "\\p{Alphabetic}" + members_of_all({"L", "M", "Nd", "Nl", "Pc"});
+  // Outside a class Oniguruma takes a table of Latin-1 that has superscripts and fractions, too.
+  static std::string word_members(int class_depth) {
+    const std::string members = "\\p{Alphabetic}" + members_of_all({"L", "M", "Nd", "Nl", "Pc"});
+    return class_depth > 0 ? members : members + "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
   }
 
   // A set of characters, in a class or as one.

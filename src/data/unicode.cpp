@@ -126,6 +126,9 @@ CharClasses::CharClasses() : table_(kNumCodes, 0) {
     if (u_hasBinaryProperty(static_cast<UChar32>(code), UCHAR_ALPHABETIC) != 0)
       table_[code] |= kWord;
   }
+  for (const std::uint32_t joiner : {0x200C, 0x200D}) {
+    table_[joiner] |= kWord;
+  }
   for (std::uint32_t code = 0; code <= 0x3000; ++code) {
     if (is_space(code)) table_[code] |= static_cast<std::uint8_t>(CharClass::kSpace);
   }

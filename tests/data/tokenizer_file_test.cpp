@@ -91,6 +91,7 @@ TEST_F(TokenizerFileTest, FlagsOfAddedTokensAreObeyed) {
   EXPECT_EQ(ids(json, "a <r>  b"), (Ids{0, 5, 10, 1}));
   EXPECT_EQ(ids(json, "a <r>  <l>b"), (Ids{0, 5, 10, 9, 1}));
   EXPECT_EQ(ids(json, "dd add dd"), (Ids{11, 5, 0, 3, 3, 5, 11}));
+  EXPECT_EQ(ids(json, "dd\u200d"), (Ids{3, 3}));  // a joiner is part of a word
 }
 
 TEST_F(TokenizerFileTest, NormalizedTokensAreMatchedAfterTheNormalizer) {
@@ -101,6 +102,9 @@ TEST_F(TokenizerFileTest, NormalizedTokensAreMatchedAfterTheNormalizer) {
   json["added_tokens"] = {added(9, "ax", {{"normalized", true}}), added(10, "bx", {})};
   EXPECT_EQ(ids(json, "adaxbxbd"), (Ids{9, 9, 10, 1, 3}));
   EXPECT_EQ(open(json)->decode(Ids{9, 10}), "ad bx");
+  // Of two that become equal the first is taken.
+  json["added_tokens"].push_back(added(11, "ad", {{"normalized", true}}));
+  EXPECT_EQ(ids(json, "ad"), (Ids{9}));
 }
 
 TEST_F(TokenizerFileTest, EndOfDocumentIsTheConfigsOrAKnownName) {
@@ -242,6 +246,8 @@ TEST(Regex, OnigurumaSyntaxIsTranslatedOrRefused) {
   EXPECT_TRUE(translate("\\p{Lu}").starts_with("[\\p{Lu}\\x{1C89}-\\x{1C89}"))
       << translate("\\p{Lu}");
   EXPECT_TRUE(translate("[^\\p{Sm}a]").ends_with("a]"));
+  EXPECT_TRUE(translate("\\w").ends_with("\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}]"));
+  EXPECT_FALSE(translate("[\\w]").ends_with("\\x{BE}]"));
   EXPECT_EQ(translate("a$"), "a(?=\\n|\\z)");
   EXPECT_ERROR(translate("\\p{Greek}"), "field: the pattern \\p{Greek} has the property Greek");
   EXPECT_ERROR(translate("[\\S]"), "a negated set in a class");
