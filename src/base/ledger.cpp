@@ -5,9 +5,9 @@ namespace orthant {
 bool same(const Entry& a, const Entry& b) {
   return a.what == b.what && a.where == b.where && a.lane == b.lane && a.at == b.at &&
          a.cost.flops == b.cost.flops && a.cost.bytes == b.cost.bytes &&
-         a.fingerprint == b.fingerprint && a.message_bytes == b.message_bytes &&
-         a.group_size == b.group_size && a.peer == b.peer && a.starts == b.starts &&
-         a.waits_for == b.waits_for;
+         a.cost.depth == b.cost.depth && a.fingerprint == b.fingerprint &&
+         a.message_bytes == b.message_bytes && a.group_size == b.group_size && a.peer == b.peer &&
+         a.starts == b.starts && a.waits_for == b.waits_for && a.after == b.after;
 }
 
 }  // namespace orthant

@@ -1,6 +1,7 @@
 // Ledger: what a rank did, in program order. The dry run and the real run write the same entries.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -23,6 +24,8 @@ struct Token {
 struct Cost {
   double flops = 0;  // multiply and add count as two
   double bytes = 0;  // read plus written in device memory
+  // What the speed of arithmetic depends on: the inner dimension of a product, the size of a head.
+  double depth = 0;
 };
 
 // What the schedule had the rank do: F3.1 is {'F', 1, 3}; kind 0 between the actions of a schedule.
@@ -43,8 +46,9 @@ struct Entry {
   std::int64_t message_bytes = 0;
   int group_size = 1;
   int peer = -1;
-  Token starts;     // the call this entry started, or
-  Token waits_for;  // the call it waited for
+  Token starts;                     // the call this entry started, or
+  Token waits_for;                  // the call it waited for
+  std::array<Token, 2> after = {};  // calls that are over before the one it started begins
 };
 
 // Two entries say the same; times do not exist here.

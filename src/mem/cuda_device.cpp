@@ -3,25 +3,16 @@
 #include "mem/cuda_device.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/text.h"
 #include "mem/cuda_check.h"
+#include "mem/cuda_lanes.h"
+#include "mem/cuda_pinned.h"
 
 namespace orthant {
 namespace {
-
-class Stream {
- public:
-  Stream() { ORTHANT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 // A page-locked block and the end of the last copy out of it.
 class Block {
@@ -32,19 +23,15 @@ class Block {
     void* data = nullptr;
     ORTHANT_CUDA(cudaHostAlloc(&data, kBytes, cudaHostAllocDefault));
     data_ = static_cast<std::byte*>(data);
-    ORTHANT_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
   }
-  ~Block() {
-    cudaEventDestroy(done_);
-    cudaFreeHost(data_);
-  }
+  ~Block() { cudaFreeHost(data_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   std::byte* data() const { return data_; }
-  void close(cudaStream_t stream) { ORTHANT_CUDA(cudaEventRecord(done_, stream)); }
+  void close(cudaStream_t stream) { ORTHANT_CUDA(cudaEventRecord(done_.get(), stream)); }
   void open() {
-    ORTHANT_CUDA(cudaEventSynchronize(done_));
+    ORTHANT_CUDA(cudaEventSynchronize(done_.get()));
     used_ = 0;
   }
   std::int64_t free_bytes() const { return kBytes - used_; }
@@ -57,7 +44,7 @@ class Block {
  private:
   static constexpr std::int64_t kAlign = 64;
   std::byte* data_ = nullptr;
-  cudaEvent_t done_ = nullptr;
+  CudaEvent done_;
   std::int64_t used_ = 0;
 };
 
@@ -116,6 +103,12 @@ struct Selected {
   int index;
 };
 
+std::optional<NumaNode> node_of(int gpu) {
+  std::array<char, 32> bus_id{};
+  ORTHANT_CUDA(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), gpu));
+  return numa_node_of(bus_id.data());
+}
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : gpu_(index), blocks_(kNumBlocks) {}
@@ -157,14 +150,14 @@ class CudaDevice final : public Device {
   }
 
   Device& host() override { return *host_; }
-  // On the stream of the ops: so a copy comes after what is queued, and what is queued later after
-  // the copy.
-  std::int64_t start_copy(Lane /*lane*/, const Tensor& to, const Tensor& from) override {
-    ORTHANT_CUDA(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(from.bytes()),
-                                 cudaMemcpyDefault, stream_.get()));
-    return num_copies_++;
+  std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) override {
+    return lanes_.copy(lane, to, from);
   }
-  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
+  std::int64_t start_work(HostWork& work) override { return lanes_.work(work); }
+  void order(Lane later, Lane lane, std::int64_t number) override {
+    lanes_.order(later, lane, number);
+  }
+  void drain() noexcept override { lanes_.drain(); }
 
   void to_host(std::span<std::byte> to, const Tensor& from) override {
     const auto bytes = static_cast<std::int64_t>(to.size());
@@ -197,9 +190,10 @@ class CudaDevice final : public Device {
   }
 
   Selected gpu_;
-  std::unique_ptr<Device> host_ = make_host_device();
-  std::int64_t num_copies_ = 0;
-  Stream stream_;
+  std::optional<NumaNode> node_ = node_of(gpu_.index);
+  std::unique_ptr<Device> host_ = make_pinned_memory(node_);
+  CudaStream stream_;
+  CudaLanes lanes_{stream_.get(), node_};
   std::vector<Block> blocks_;
   std::size_t at_ = 0;
   Block back_;
@@ -217,6 +211,8 @@ std::vector<GpuFacts> cuda_gpus() {
     cudaGetLastError();  // no driver, or no GPU
     return {};
   }
+  int current = 0;  // it stays the calling thread's
+  ORTHANT_CUDA(cudaGetDevice(&current));
   std::vector<GpuFacts> gpus;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp found{};
@@ -231,6 +227,7 @@ std::vector<GpuFacts> cuda_gpus() {
                     .free_bytes = static_cast<std::int64_t>(free),
                     .total_bytes = static_cast<std::int64_t>(total)});
   }
+  if (count > 0) ORTHANT_CUDA(cudaSetDevice(current));
   return gpus;
 }
 

@@ -24,6 +24,13 @@ class QueueTimer {
   virtual void forget() = 0;  // all marks; the next one is 0
 };
 
+// What the host's processor does beside the ops. It outlives its run and does not throw.
+class HostWork {
+ public:
+  virtual ~HostWork() = default;
+  virtual void run() noexcept = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -42,8 +49,13 @@ class Device {
   // Starts a copy between memory of this device and of host(), on Lane::kCopyOut or kCopyIn: after
   // the ops queued so far, in order within the lane. Returns its number within the lane.
   virtual std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) = 0;
-  // What is queued from here on, ops and copies of either lane, comes after that copy.
-  virtual void wait_copy(Lane lane, std::int64_t number) = 0;
+  // The same of work on Lane::kHost.
+  virtual std::int64_t start_work(HostWork& work) = 0;
+  // What is queued on `later` from here on comes after that copy or work of `lane`; what is started
+  // comes after what kCompute comes after.
+  virtual void order(Lane later, Lane lane, std::int64_t number) = 0;
+  // Returns when all copies and works that were started are over.
+  virtual void drain() noexcept = 0;
 };
 
 // kind: "cuda" (GPU `index`), "meta", or one of the ops that work in host memory. Throws a user

@@ -1,5 +1,5 @@
-// Host memory: anonymous mappings, zero-filled by the system. Copies beside the ops are done when
-// they start.
+// Host memory: anonymous mappings, zero-filled by the system. Copies and work beside the ops are
+// done when they start.
 #include <cerrno>
 #include <cstring>
 
@@ -42,7 +42,12 @@ class HostDevice final : public Device {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
     return 0;
   }
-  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
+  std::int64_t start_work(HostWork& work) override {
+    work.run();
+    return 0;
+  }
+  void order(Lane /*later*/, Lane /*lane*/, std::int64_t /*number*/) override {}
+  void drain() noexcept override {}
 };
 
 class MetaDevice final : public Device {
@@ -59,7 +64,9 @@ class MetaDevice final : public Device {
   std::int64_t start_copy(Lane /*lane*/, const Tensor& /*to*/, const Tensor& /*from*/) override {
     return 0;
   }
-  void wait_copy(Lane /*lane*/, std::int64_t /*number*/) override {}
+  std::int64_t start_work(HostWork& /*work*/) override { return 0; }
+  void order(Lane /*later*/, Lane /*lane*/, std::int64_t /*number*/) override {}
+  void drain() noexcept override {}
 
  private:
   // Above the lower half of a 57-bit address space and below the upper one.

@@ -2,6 +2,7 @@
 // every backend, meta included: so the dry run proves a run free of use before completion.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -23,9 +24,11 @@ class InFlight {
   void release(Token token);
   bool empty() const { return owned_.empty(); }
 
-  // Throw when a started call forbids the access; `who` names the op that asks.
-  void check_read(const Tensor& tensor, std::string_view who) const;
-  void check_write(const Tensor& tensor, std::string_view who) const;
+  // Throw when a started call forbids the access; `who` names the op that asks. Calls of which
+  // `is_over` holds when the access takes place forbid nothing.
+  using IsOver = std::function<bool(Token)>;
+  void check_read(const Tensor& tensor, std::string_view who, const IsOver& is_over = {}) const;
+  void check_write(const Tensor& tensor, std::string_view who, const IsOver& is_over = {}) const;
   void check_free(const std::byte* begin, const std::byte* end, std::string_view who) const;
 
  private:
@@ -37,7 +40,12 @@ class InFlight {
     std::string_view what;
   };
   void own(Token token, const Tensor& tensor, std::string_view what, bool written);
-  void check(const std::byte* begin, const std::byte* end, bool writes, std::string_view who) const;
+  struct Access {
+    const std::byte* begin;
+    const std::byte* end;
+    bool writes;
+  };
+  void check(const Access& access, std::string_view who, const IsOver& is_over) const;
   std::vector<Range> owned_;
 };
 

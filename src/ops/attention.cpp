@@ -100,12 +100,16 @@ void check(const AttentionCached& a) {
 
 // Two products: q k^T and p v.
 Cost cost(const AttentionFwd& a) {
-  return {.flops = 2 * causal_product_flops(a.shape), .bytes = bytes_moved(a)};
+  return {.flops = 2 * causal_product_flops(a.shape),
+          .bytes = bytes_moved(a),
+          .depth = static_cast<double>(a.shape.D)};
 }
 
 // Five products: q k^T again, do v^T, p^T do, ds k and ds^T q.
 Cost cost(const AttentionBwd& a) {
-  return {.flops = 5 * causal_product_flops(a.shape), .bytes = bytes_moved(a)};
+  return {.flops = 5 * causal_product_flops(a.shape),
+          .bytes = bytes_moved(a),
+          .depth = static_cast<double>(a.shape.D)};
 }
 
 Cost cost(const AttentionCached& a) {
@@ -116,7 +120,8 @@ Cost cost(const AttentionCached& a) {
   const std::int64_t row_bytes = n.G * n.D * size_of(a.k_cache.dtype);
   const auto cache_bytes = static_cast<double>(2 * n.B * (a.start + n.S) * row_bytes);
   return {.flops = 4 * static_cast<double>(n.B * n.H * n.D) * pairs,
-          .bytes = cache_bytes + bytes_of(a.reads()) + static_cast<double>(a.o.bytes())};
+          .bytes = cache_bytes + bytes_of(a.reads()) + static_cast<double>(a.o.bytes()),
+          .depth = static_cast<double>(n.D)};
 }
 
 std::int64_t workspace_bytes(const AttentionFwd& /*a*/) {

@@ -64,17 +64,22 @@ void check(const LinearBwdWeight& a) {
 
 Cost cost(const LinearFwd& a) {
   const double bias = a.b.present() ? static_cast<double>(a.y.count()) : 0;
-  return {.flops = product_flops(sizes_of(a)) + bias, .bytes = bytes_moved(a)};
+  return {.flops = product_flops(sizes_of(a)) + bias,
+          .bytes = bytes_moved(a),
+          .depth = static_cast<double>(sizes_of(a).I)};
 }
 
 Cost cost(const LinearBwdInput& a) {
-  return {.flops = product_flops(sizes_of(a)), .bytes = bytes_moved(a)};
+  return {.flops = product_flops(sizes_of(a)),
+          .bytes = bytes_moved(a),
+          .depth = static_cast<double>(sizes_of(a).O)};
 }
 
 Cost cost(const LinearBwdWeight& a) {
   const double bias = a.db.present() ? static_cast<double>(a.dy.count()) : 0;
   return {.flops = product_flops(sizes_of(a)) + bias,
-          .bytes = bytes_moved(a) + bytes_of(a.writes())};
+          .bytes = bytes_moved(a) + bytes_of(a.writes()),
+          .depth = static_cast<double>(sizes_of(a).T)};
 }
 
 std::int64_t workspace_bytes(const LinearFwd& /*a*/) {

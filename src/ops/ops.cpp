@@ -30,7 +30,7 @@ void Ops::record(std::string_view what, const Cost& cost, std::span<const Tensor
   }
   ledger_.add({.what = what,
                .where = {},
-               .lane = lane_,
+               .lane = Lane::kCompute,
                .cost = cost,
                .fingerprint = hash,
                .starts = {},

@@ -71,9 +71,6 @@ class Ops {
     if (observer_ != nullptr) observer_->after();
   }
 
-  // Where entries of the ledger say that ops run.
-  void run_on(Lane lane) { lane_ = lane; }
-
   // Null: none. It must outlive the ops that it observes.
   void observe(OpsObserver* observer) { observer_ = observer; }
 
@@ -115,7 +112,6 @@ class Ops {
   Arena& work_;
   Target target_;
   OpsObserver* observer_ = nullptr;
-  Lane lane_ = Lane::kCompute;
 };
 
 // What an Ops is built on. The references outlive it.

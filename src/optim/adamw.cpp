@@ -13,26 +13,25 @@ void compute_clip_factor(Ops& ops, const ParamStore& store, const Tensor& norm_s
   ops.run(ClipFactor{.step_state = step_state, .sum = norm_sum});
 }
 
-void update_segment(Ops& ops, const Segment& segment, const AdamWConfig& config,
-                    const Tensor& step_state) {
-  ops.run(AdamW{.master = segment.master,
-                .m = segment.m,
-                .v = segment.v,
-                .value = segment.value,
-                .grad = segment.grad,
-                .step_state = step_state,
-                .beta1 = config.beta1,
-                .beta2 = config.beta2,
-                .eps = config.eps,
-                .weight_decay = segment.decays ? config.weight_decay : 0.0,
-                .places = segment.places,
-                .stream = segment.stream});
+AdamW update_of(const Segment& segment, const AdamWConfig& config, const Tensor& step_state) {
+  return {.master = segment.master,
+          .m = segment.m,
+          .v = segment.v,
+          .value = segment.value,
+          .grad = segment.grad,
+          .step_state = step_state,
+          .beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .eps = config.eps,
+          .weight_decay = segment.decays ? config.weight_decay : 0.0,
+          .places = segment.places,
+          .stream = segment.stream};
 }
 
 void update_parameters(Ops& ops, const ParamStore& store, const AdamWConfig& config,
                        const Tensor& step_state) {
   for (const Segment& segment : store.segments()) {
-    if (!segment.on_host) update_segment(ops, segment, config, step_state);
+    if (!segment.on_host) ops.run(update_of(segment, config, step_state));
   }
 }
 

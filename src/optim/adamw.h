@@ -18,8 +18,7 @@ struct AdamWConfig {
 void compute_clip_factor(Ops& ops, const ParamStore& store, const Tensor& norm_sum,
                          const Tensor& step_state);
 
-void update_segment(Ops& ops, const Segment& segment, const AdamWConfig& config,
-                    const Tensor& step_state);
+AdamW update_of(const Segment& segment, const AdamWConfig& config, const Tensor& step_state);
 // All that are updated on the device.
 void update_parameters(Ops& ops, const ParamStore& store, const AdamWConfig& config,
                        const Tensor& step_state);

@@ -29,6 +29,7 @@ ParamStore::ParamStore(std::vector<UnitSpec> units, const StoreConfig& config, c
   for (const Unit& unit : units_) {
     if (config_.purpose == Purpose::kTrain && has_own_value(unit)) add_segments(unit);
   }
+  if (host_) host_->make_buffers();
 }
 
 ParamStore::Unit* ParamStore::tied(UnitSpec::Tie tie) {
@@ -125,7 +126,6 @@ void ParamStore::stage() {
   if (config_.sharding.grads) {
     grads_.emplace(std::move(grads), config_.grads, parts_.staging, dp, calls_);
   }
-  if (host_) calls_.on_summed([this](int unit) { send_grad(unit); });
 }
 
 void ParamStore::bind_values(const Unit& unit, const Tensor& whole) {
@@ -144,10 +144,16 @@ void ParamStore::expect_uses(std::span<const int> order) {
   if (values_) values_->expect(order);
 }
 
+// A gradient that is still to be read for an update is zero when the unit's new weights have come.
 void ParamStore::begin_step() {
-  for (const Unit& unit : units_) {
-    parts_.ops.run(Zero{.y = unit.grad.present() ? unit.grad : unit.grad_shard});
+  if (host_) host_->start();
+  for (int unit = 0; unit < num_units(); ++unit) {
+    if (!host_ || !host_->is_pending(unit)) clear_grad(at(unit));
   }
+}
+
+void ParamStore::clear_grad(const Unit& unit) {
+  parts_.ops.run(Zero{.y = unit.grad.present() ? unit.grad : unit.grad_shard});
 }
 
 void ParamStore::use(int unit) {
@@ -158,10 +164,8 @@ void ParamStore::use(int unit) {
   }
 }
 
-// The host updates the next unit while the device is at work on this one.
 void ParamStore::release(int unit) {
   if (values_) values_->release(unit);
-  if (host_) host_->start_after(at(unit).value_unit);
 }
 
 void ParamStore::open_grads(int unit) {
@@ -177,7 +181,7 @@ void ParamStore::open_grads(int unit) {
 void ParamStore::close_grads(int unit, Micro micro) {
   if (grads_) {
     if (fresh_) parts_.ops.run(Copy{.y = grads_->open(unit), .x = fresh_->close(unit)});
-    return grads_->close(unit, micro);
+    return grads_->close(unit);
   }
   if (fresh_) parts_.ops.run(Accumulate{.y = at(unit).grad, .x = fresh_->close(unit)});
   if (micro != Micro::kLast) return;
@@ -185,9 +189,7 @@ void ParamStore::close_grads(int unit, Micro micro) {
   Communicator& dp = parts_.mesh.dp();
   const Token sum = config_.sharding.optimizer ? dp.start_reduce_scatter(u.grad_shard, u.grad)
                                                : dp.start_all_reduce(u.grad, Reduce::kSum);
-  // A sum that is to leave is waited for when the next unit has done its work.
-  if (host_) calls_.wait_all();
-  calls_.add({.token = sum, .into = {}, .from = {}, .summed = unit});
+  calls_.add({.token = sum, .into = {}, .from = {}});
 }
 
 void ParamStore::finish_grads() {
@@ -195,24 +197,10 @@ void ParamStore::finish_grads() {
   if (grads_) grads_->forget();
   sum_partial_grads();
   sum_tied_grads();
-  if (!host_) return;
-  for (int unit = 0; unit < num_units(); ++unit) {
-    if (is_offloaded(unit) && sums_late(at(unit))) host_->send_grad(unit);
-  }
-  host_->wait_for_grads();
 }
 
-// Its gradient is complete at the end of the step alone.
-bool ParamStore::sums_late(const Unit& unit) const {
-  return unit.spec.tie != UnitSpec::Tie::kNone || !unit.places.partial_sums().empty();
-}
-
-void ParamStore::send_grad(int unit) {
-  if (is_offloaded(unit) && !sums_late(at(unit))) host_->send_grad(unit);
-}
-
-void ParamStore::set_host_update(HostUpdates::Update update) {
-  if (host_) host_->set_update(std::move(update));
+void ParamStore::set_host_update(const HostUpdates::Update& update) {
+  if (host_) host_->set_update(update);
 }
 
 void ParamStore::begin_host_updates(const Tensor& step_state) {
@@ -222,7 +210,9 @@ void ParamStore::begin_host_updates(const Tensor& step_state) {
 // The weights of the last step are on the device, whole where they are kept whole.
 void ParamStore::bring(int unit) {
   const Unit& u = at(unit);
-  if (!host_->finish(unit) || u.value.absent() || !config_.sharding.optimizer) return;
+  if (!host_->finish(unit)) return;
+  clear_grad(u);
+  if (u.value.absent() || !config_.sharding.optimizer) return;
   parts_.mesh.dp().all_gather(u.value, u.value_shard);
 }
 
@@ -230,6 +220,7 @@ void ParamStore::settle() {
   for (int unit = 0; host_ && unit < num_units(); ++unit) {
     bring(unit);
   }
+  if (host_) host_->wait_for_host();
 }
 
 // Parts of one sum, on the ranks that hold the same parameters.

@@ -66,7 +66,7 @@ class ParamStore {
   void use(int unit);         // Param::value is whole from here ...
   void release(int unit);     // ... to here
   void open_grads(int unit);  // Param::grad may be added to from here ...
-  using Micro = ScatteredGrads::Micro;
+  enum class Micro : std::uint8_t { kMore, kLast };
   // ... to here. The sum over dp starts: of this micro-batch where gradients are sharded, else of
   // all when it is the last.
   void close_grads(int unit, Micro micro);
@@ -75,11 +75,12 @@ class ParamStore {
   void finish_grads();
   void publish();  // after the optimizer: replicated values are whole again
 
-  // What this rank's optimizer updates: all of its shards. Those on the host are updated later, by
-  // the function set here, when the step state is given and their weights are next asked for.
+  // What this rank's optimizer updates: all of its shards. Those on the host are updated later, as
+  // the function set here says: when the step state is given, behind what runs until their weights
+  // are next asked for.
   using Segment = orthant::Segment;
   std::span<const Segment> segments() const { return segments_; }
-  void set_host_update(HostUpdates::Update update);
+  void set_host_update(const HostUpdates::Update& update);
   void begin_host_updates(const Tensor& step_state);
   // The ranks over which the counted segments together are the whole model once.
   Communicator& norm_group() const;
@@ -135,12 +136,11 @@ class ParamStore {
                 const ParamSource& source);
   int first_offloaded() const;
   bool is_offloaded(int unit) const { return host_ && host_->has(unit); }
-  bool sums_late(const Unit& unit) const;
   Device& home_of(const Unit& unit) const {
     return is_offloaded(unit.value_unit) ? parts_.device.host() : parts_.device;
   }
-  void send_grad(int unit);
   void bring(int unit);
+  void clear_grad(const Unit& unit);
   void sum_partial_grads();
   void sum_tied_grads();
   bool has_own_value(const Unit& unit) const {

@@ -85,12 +85,7 @@ void ParamStore::add_segments(const Unit& unit) {
                          .places = places_in_whole(*part.place, part.range.first),
                          .stream = stream_of(part.place->param->spec.name),
                          .on_host = on_host});
-    if (!on_host) continue;
-    Segment there = segments_.back();
-    const HostUpdates::Tensors& host = host_->tensors(unit.value_unit);
-    there.grad = host.grad.flat(first, count);
-    there.value = is_value ? Tensor{} : host.value.flat(first, count);
-    host_->add_segment(unit.value_unit, there);
+    if (on_host) host_->add_segment(unit.value_unit, segments_.back(), first);
   }
 }
 

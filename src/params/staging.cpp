@@ -12,7 +12,6 @@ void StartedCalls::wait_first() {
   calls_.erase(calls_.begin());
   group_.wait(call.token);
   if (call.into.present()) ops_.run(Accumulate{.y = call.into, .x = call.from});
-  if (call.summed >= 0 && on_summed_) on_summed_(call.summed);
 }
 
 void StartedCalls::wait_through(Token token) {
@@ -169,7 +168,7 @@ Tensor ScatteredGrads::open(int unit) {
   return buffer.memory.flat(0, units_[static_cast<std::size_t>(unit)].count);
 }
 
-void ScatteredGrads::close(int unit, Micro micro) {
+void ScatteredGrads::close(int unit) {
   const StagedUnit& staged = units_[static_cast<std::size_t>(unit)];
   StagingBuffers::Buffer* buffer = buffers_.find(unit);
   ORTHANT_CHECK(buffer != nullptr && buffer->in_use, "unit {}: its gradients are not open", unit);
@@ -177,10 +176,7 @@ void ScatteredGrads::close(int unit, Micro micro) {
   const std::int64_t count = staged.shard.count();
   const Tensor mine = buffer->memory.flat(count * dp_.rank(), count);
   buffer->last = dp_.start_reduce_scatter(mine, buffer->memory.flat(0, staged.count));
-  calls_.add({.token = buffer->last,
-              .into = staged.shard,
-              .from = mine,
-              .summed = micro == Micro::kLast ? unit : -1});
+  calls_.add({.token = buffer->last, .into = staged.shard, .from = mine});
 }
 
 }  // namespace orthant

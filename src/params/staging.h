@@ -23,10 +23,8 @@ class StartedCalls {
     Token token;
     Tensor into;  // += `from` when the call is done; absent: nothing is added
     Tensor from;
-    int summed = -1;  // the unit whose gradient is complete then; -1: none
   };
   void add(const Call& call) { calls_.push_back(call); }
-  void on_summed(std::function<void(int unit)> told) { on_summed_ = std::move(told); }
   void wait_through(Token token);  // for it and all before it; a done token waits for none
   void wait_all();
 
@@ -36,7 +34,6 @@ class StartedCalls {
   Communicator& group_;
   Ops& ops_;
   std::vector<Call> calls_;
-  std::function<void(int unit)> on_summed_;
 };
 
 // A unit as the staging buffers see it.
@@ -120,8 +117,7 @@ class ScatteredGrads {
 
   Tensor open(int unit);  // [count], to be written until close()
   // Starts the sum over dp; the rank's share of it is added to the shard.
-  enum class Micro : std::uint8_t { kMore, kLast };
-  void close(int unit, Micro micro);
+  void close(int unit);
   void forget() { buffers_.forget(); }  // after all calls are done
 
  private:

@@ -58,6 +58,8 @@ class Builder {
         .bytes = entry.message_bytes,
         .cost = entry.cost};
     if (call.kind == Instruction::Kind::kStart) {
+      std::transform(entry.after.begin(), entry.after.end(), call.after.begin(),
+                     [this](Token token) { return open_call(token); });
       open_.emplace(entry.starts.id, static_cast<std::int32_t>(program_.list.size()));
     } else {
       const auto started = open_.find(entry.waits_for.id);
@@ -85,6 +87,12 @@ class Builder {
       if (name.data() == where.data() && name.size() == where.size()) return id;
     }
     return places_.emplace_back(where, tables_.place(where)).second;
+  }
+
+  // -1: the rank has waited for it, so that nothing started later comes before its end.
+  std::int32_t open_call(Token token) const {
+    const auto started = open_.find(token.id);
+    return started == open_.end() ? -1 : started->second;
   }
 
   void end_stretch() {

@@ -2,6 +2,7 @@
 // by one, and what it computes between them as stretches that many places share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -66,7 +67,9 @@ struct Instruction {
   std::int32_t entry = 0;         // the first of its entries in the ledger
   std::uint64_t fingerprint = 0;  // what all sides of a call agree on
   std::int64_t bytes = 0;         // of its message
-  Cost cost;                      // of a copy between device and host
+  Cost cost;                      // of a copy between device and host, or work on the host
+  std::array<std::int32_t, 2> after = {-1,
+                                       -1};  // instructions whose calls are over before it begins
 };
 
 struct Program {

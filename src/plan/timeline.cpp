@@ -77,7 +77,7 @@ class Runner {
     // By lane, then by channel; -1: not known yet.
     std::vector<std::vector<int>> queue_ids;
     std::vector<std::vector<int>> meeting_ids;
-    std::vector<double> free_at;  // by lane: when its copies are over
+    std::vector<double> free_at;  // by lane: when its copies or works are over
     std::vector<double> waits;    // by lane
   };
 
@@ -145,6 +145,7 @@ class Runner {
   }
 
   std::string lane_name(int rank, Lane lane) const {
+    if (lane == Lane::kHost) return "host";
     if (lane < Lane::kFirstComm) return "copies";
     const Seat& seat = world_.groups.seat(rank, lane);
     return world_.groups.all[static_cast<std::size_t>(seat.group)].name;
@@ -153,7 +154,10 @@ class Runner {
   void copy(int who, const Instruction& instruction) {
     Run& run = at(who);
     double& free_at = at_lane(run.free_at, instruction.lane);
-    const double begin = std::max(free_at, run.now);
+    double begin = std::max(free_at, run.now);
+    for (const std::int32_t before : instruction.after) {
+      if (before >= 0) begin = std::max(begin, run.ends[static_cast<std::size_t>(before)]);
+    }
     free_at = begin + (durations_.copy ? durations_.copy(instruction) : 0);
     run.ends[run.next] = free_at;
     tell(who, run.next, begin, free_at);

@@ -35,7 +35,7 @@ enum class LaneOrder : std::uint8_t {
 struct Durations {
   std::vector<double> stretches;  // by number
   std::function<double(const Instruction& call, const Group& group, int rank)> call;
-  std::function<double(const Instruction& copy)> copy;  // between device and host
+  std::function<double(const Instruction& copy)> copy;  // between device and host, or on the host
 };
 
 // What a class has done: for charts.

@@ -70,7 +70,10 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
                                                programs_.placement());
 }
 
-Rank::~Rank() = default;
+// What runs beside the rank ends before its memory does.
+Rank::~Rank() {
+  backend_.device.drain();
+}
 
 // As large as planned; in a dry run, without an end.
 Arena& Rank::make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities,
@@ -96,20 +99,20 @@ void Rank::build_store(std::vector<UnitSpec> units, const std::optional<MemoryPl
     parts.host.emplace(host_parts(make_arena("host", capacities, Arena::Place::kHost)));
   }
   store_ = std::make_unique<ParamStore>(std::move(units), store_config(config_), parts);
-  store_->set_host_update([this](Ops& ops, const Segment& segment, const Tensor& state) {
-    update_segment(ops, segment, config_.optimizer, state);
+  store_->set_host_update([this](const Segment& segment, const Tensor& state) {
+    return update_of(segment, config_.optimizer, state);
   });
 }
 
-// Ops and copies of the host.
+// Ops of the host run beside the rank: they have a ledger and memory of their own.
 HostUpdates::Parts Rank::host_parts(Arena& arena) {
-  host_ops_ = make_ops(backend_.ops == "cuda" ? "cpu" : backend_.ops,
-                       {.ledger = ledger_,
-                        .in_flight = in_flight_,
-                        .work = arena,
-                        .num_threads = backend_.num_threads});
-  host_ops_->run_on(Lane::kHost);
-  return {.ops = *host_ops_, .transfers = transfers_, .arena = arena};
+  host_ = std::make_unique<HostSide>(backend_.device.host());
+  host_->ops = make_ops(backend_.ops == "cuda" ? "cpu" : backend_.ops,
+                        {.ledger = host_->ledger,
+                         .in_flight = host_->in_flight,
+                         .work = host_->work,
+                         .num_threads = backend_.num_threads});
+  return {.ops = *host_->ops, .ledger = host_->ledger, .transfers = transfers_, .arena = arena};
 }
 
 void Rank::build_chunks() {

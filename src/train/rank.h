@@ -100,6 +100,14 @@ class Rank {
   const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
 
  private:
+  // What updates on the host run with: they take no work memory.
+  struct HostSide {
+    explicit HostSide(Device& host) : work(host, in_flight, "host work", 0) {}
+    Ledger ledger;
+    InFlight in_flight;
+    Arena work;
+    std::unique_ptr<Ops> ops;
+  };
   struct Uses {
     Slots::List list;
     int num_micros;
@@ -131,7 +139,7 @@ class Rank {
   Transfers transfers_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Ops> ops_;
-  std::unique_ptr<Ops> host_ops_;  // null where no optimizer state is offloaded
+  std::unique_ptr<HostSide> host_;  // null where no optimizer state is offloaded
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Mesh> mesh_;
   std::optional<Programs> own_programs_;

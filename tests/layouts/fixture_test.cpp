@@ -2,6 +2,7 @@
 #include "tests/support/fixture.h"
 
 #include <cmath>
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -73,13 +74,15 @@ class FixturesOnCuda : public testing::TestWithParam<const char*> {
     if (!has_fixture(GetParam())) GTEST_SKIP() << "no fixtures at " << fixture_folder(GetParam());
   }
   // tp, pp and dp thread ranks that share one GPU.
-  Curve curve(const std::array<int, 3>& layout, std::int64_t micro_batch, DType compute) const {
+  Curve curve(const std::array<int, 3>& layout, std::int64_t micro_batch, DType compute,
+              const std::function<void(RankConfig&)>& change = {}) const {
     const Fixture fixture(GetParam());
     const HfSource source(fixture.model, fixture.folder);
     Training training = fixture_training(fixture, layout[0], layout[1], layout[2], micro_batch);
     training.ops = "cuda";
     training.config.target = Target::kCuda;
     training.config.compute = compute;
+    if (change) change(training.config);
     const Curve curve = train(training, source, fixture.tokens);
     EXPECT_EQ(curve.memory_fault, "");
     EXPECT_EQ(curve.ledger_fault, "");
@@ -127,6 +130,50 @@ TEST_P(FixturesOnCuda, DepthChangesNoBit) {
   EXPECT_EQ(deep.loss, one.loss);
   EXPECT_EQ(deep.norm, one.norm);
   EXPECT_EQ(deep.weights, one.weights);
+}
+
+TEST_P(FixturesOnCuda, OffloadChangesNoBit) {
+  struct Case {
+    DType compute;
+    DType state;  // of moments and gradients
+    std::array<int, 3> layout;
+  };
+  for (const Case& one :
+       {Case{DType::kF32, DType::kF32, {1, 2, 1}}, Case{DType::kBF16, DType::kF32, {1, 1, 1}},
+        Case{DType::kBF16, DType::kBF16, {2, 1, 2}}}) {
+    SCOPED_TRACE(
+        fmt::format("{}, moments and gradients in {}", name_of(one.compute), name_of(one.state)));
+    const auto run = [&](const char* offload, double fraction) {
+      return curve(one.layout, 2, one.compute, [&](RankConfig& config) {
+        config.target = Target::kCudaDeterministic;
+        config.layout.offload = offload;
+        config.layout.offload_fraction = fraction;
+        config.moments = one.state;
+        config.grads = one.state;
+      });
+    };
+    const Curve none = run("none", 1);
+    for (const auto& [offload, fraction] :
+         {std::pair("optimizer", 1.0), {"optimizer", 0.5}, {"stash", 1.0}}) {
+      const Curve other = run(offload, fraction);
+      EXPECT_EQ(other.loss, none.loss) << offload << " " << fraction;
+      EXPECT_EQ(other.norm, none.norm) << offload << " " << fraction;
+      EXPECT_EQ(other.weights, none.weights) << offload << " " << fraction;
+    }
+  }
+}
+
+TEST_P(FixturesOnCuda, StateInBf16StaysNearTheFloat64Curve) {
+  const Fixture fixture(GetParam());
+  const Curve run = curve({1, 1, 1}, 2, DType::kF32, [](RankConfig& config) {
+    config.moments = DType::kBF16;
+    config.grads = DType::kBF16;
+  });
+  double sum = 0;
+  for (std::size_t i = 0; i < 20; ++i) {
+    sum += std::abs(run.loss[i] - fixture.expected["loss"][i].get<double>());
+  }
+  EXPECT_LT(sum / 20, 2e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(OneGpu, FixturesOnCuda,

@@ -51,18 +51,59 @@ TEST(OptimizerOffload, TakesMemoryOfTheHostInsteadOfTheDevice) {
   EXPECT_LT(all.by_class()[optimizer], small_tensors);
 }
 
-// Between the update of a block and the use of its weights lies the work of the one before it.
-TEST(OptimizerOffload, WeightsComeBackBehindTheWorkOfTheUnitBefore) {
-  Training training = offloaded(training_of({small("llama")}, 1, 1, 1, 1), 1);
+struct Counts {
+  int out = 0;
+  int updates = 0;
+  int in = 0;
+  friend bool operator==(const Counts&, const Counts&) = default;
+};
+
+// A piece is updated when its gradient has come, and leaves when it is updated. All of it starts
+// before the forward, which waits for each unit when it comes to it.
+TEST(OptimizerOffload, RunsBehindTheNextForward) {
+  const Training training = offloaded(training_of({small("llama")}, 1, 1, 1, 1), 1);
   const DryRun plan = dry_run(training.config, 0, 0);
-  int copies = 0;
-  for (std::size_t i = 0; i < plan.step.size(); ++i) {
-    const Entry& start = plan.step[i];
-    if (start.what != "copy_in" || start.starts.done()) continue;
-    ++copies;
-    EXPECT_EQ(plan.step[i - 1].lane, Lane::kHost);
+  Counts started;
+  Token last_out;
+  Token last_update;
+  int units = 0;
+  bool in_waits = false;
+  for (const Entry& entry : plan.step) {
+    const bool is_beside =
+        entry.lane == Lane::kHost || entry.lane == Lane::kCopyIn || entry.lane == Lane::kCopyOut;
+    const bool begins_waiting = is_beside && entry.starts.done() && entry.at.kind == 'F';
+    if (begins_waiting && !in_waits) ++units;
+    in_waits = begins_waiting;
+    if (!is_beside || entry.starts.done() || entry.where == "update") continue;
+    EXPECT_EQ(entry.at.kind, 0);
+    if (entry.lane == Lane::kCopyOut) {
+      ++started.out;
+      last_out = entry.starts;
+    } else if (entry.lane == Lane::kHost) {
+      ++started.updates;
+      EXPECT_EQ(entry.after[0], last_out);
+      EXPECT_GT(entry.cost.bytes, 0);
+      last_update = entry.starts;
+    } else {
+      ++started.in;
+      EXPECT_EQ(entry.after[0], last_update);
+    }
   }
-  EXPECT_EQ(copies, 6);  // a unit each: embedding, blocks, head
+  EXPECT_EQ(units, 6);  // embedding, blocks, final norm with head
+  EXPECT_GT(started.updates, units);
+  EXPECT_EQ(started, (Counts{started.updates, started.updates, started.updates}));
+}
+
+// The host holds the state and two pieces, not gradients and weights.
+TEST(OptimizerOffload, HoldsNoGradientsOnTheHost) {
+  Training training = offloaded(training_of({small("llama")}, 1, 1, 1, 1), 1);
+  training.config.compute = DType::kBF16;
+  training.config.model.layers = 40;
+  const MemoryPlan plan = dry_run(training.config, 0, 0).memory;
+  const auto gradients = plan.by_class()[static_cast<std::size_t>(MemClass::kGradients)];
+  const auto state = 3 * gradients;
+  EXPECT_GE(plan.host_bytes(), state);
+  EXPECT_LT(plan.host_bytes(), state + gradients / 10);
 }
 
 }  // namespace

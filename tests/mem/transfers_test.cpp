@@ -59,5 +59,59 @@ TEST(Transfers, OwnTheirMemoryInADryRunToo) {
   }
 }
 
+class Doubling final : public HostWork {
+ public:
+  explicit Doubling(const Tensor& tensor) : tensor_(tensor) {}
+  void run() noexcept override {
+    for (std::int64_t i = 0; i < tensor_.count(); ++i) {
+      tensor_.ptr<float>()[i] *= 2;
+    }
+  }
+
+ private:
+  Tensor tensor_;
+};
+
+TEST(Transfers, WorkOfTheHostRunsBetweenTheCopiesThatItIsGiven) {
+  Bed bed(make_host_device());
+  bed.here.ptr<float>()[3] = 21;
+  Doubling doubling(bed.there);
+  const Tensor both[] = {bed.there};
+  const Transfers::Work work{
+      .what = "double", .cost = {.bytes = 64}, .reads = both, .writes = both, .work = &doubling};
+  const Token out = bed.transfers.start_out(bed.there, bed.here);
+  const Token twice = bed.transfers.start_work(work, {out, {}});
+  const Token in = bed.transfers.start_in(bed.here, bed.there, {twice, {}});
+  EXPECT_THROW(bed.in_flight.check_read(bed.here, "reader"), Error);
+  for (const Token token : {out, twice, in}) {
+    bed.transfers.wait(token);
+  }
+  EXPECT_EQ(bed.here.ptr<float>()[3], 42);
+  EXPECT_TRUE(bed.in_flight.empty());
+  const auto entries = bed.ledger.entries();
+  EXPECT_EQ(entries[1].lane, Lane::kHost);
+  EXPECT_EQ(entries[1].after[0], out);
+  EXPECT_EQ(entries[2].after[0], twice);
+}
+
+TEST(Transfers, NothingIsTouchedBeforeWhatOwnsItIsOver) {
+  Bed bed(make_meta_device());
+  Doubling doubling(bed.there);
+  const Tensor both[] = {bed.there};
+  const Transfers::Work work{
+      .what = "double", .cost = {}, .reads = both, .writes = both, .work = &doubling};
+  const Token out = bed.transfers.start_out(bed.there, bed.here);
+  EXPECT_THROW((void)bed.transfers.start_work(work), Error);
+  const Token twice = bed.transfers.start_work(work, {out, {}});
+  EXPECT_THROW((void)bed.transfers.start_in(bed.here, bed.there), Error);
+  EXPECT_THROW((void)bed.transfers.start_in(bed.here, bed.there, {out, {}}), Error);
+  const Token in = bed.transfers.start_in(bed.here, bed.there, {twice, {}});
+  // What comes behind the work in its lane is behind the copy before it too.
+  const Token again = bed.transfers.start_work(work, {in, {}});
+  const Token leaving = bed.transfers.start_out(bed.there, bed.here, {again, {}});
+  bed.transfers.wait(leaving);
+  EXPECT_NO_THROW(bed.transfers.wait(bed.transfers.start_in(bed.here, bed.there)));
+}
+
 }  // namespace
 }  // namespace orthant

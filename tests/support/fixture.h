@@ -133,7 +133,8 @@ inline void gather(Rank& rank, bool grads, std::map<std::string, std::vector<flo
     whole.resize(static_cast<std::size_t>(owned.piece.global.count()));
     const Tensor& tensor = grads ? owned.grad : owned.weight;
     std::vector<float> values(static_cast<std::size_t>(tensor.count()));
-    rank.device().to_host(std::as_writable_bytes(std::span(values)), tensor);
+    Device& home = grads ? rank.device() : *owned.home;
+    home.to_host(std::as_writable_bytes(std::span(values)), tensor);
     for (const Run& run : runs_of(owned.piece)) {
       std::copy_n(values.begin() + run.local, run.count, whole.begin() + run.global);
     }
