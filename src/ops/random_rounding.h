@@ -11,9 +11,11 @@
 
 namespace orthant {
 
+inline constexpr std::uint64_t kRoundingSite =
+    0xD1B54A32D192ED03ull;  // apart from dropout's streams
+
 inline std::uint64_t rounding_stream(std::uint64_t stream, std::int64_t step) {
-  constexpr std::uint64_t kSite = 0xD1B54A32D192ED03ull;  // apart from dropout's streams
-  return stream ^ kSite ^ (static_cast<std::uint64_t>(step) * 0x9E3779B97F4A7C15ull);
+  return stream ^ kRoundingSite ^ (static_cast<std::uint64_t>(step) * 0x9E3779B97F4A7C15ull);
 }
 
 // Element e of a tensor: its lower half is for m, its upper half for v.

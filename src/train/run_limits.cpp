@@ -14,12 +14,7 @@ struct Limit {
 }  // namespace
 
 void check_built(const RunConfig& config) {
-  const bool is_cuda = config.device.kind == "cuda";
   const Limit limits[] = {
-      {is_cuda && config.optimizer.moments == "bf16",
-       "optimizer.moments='bf16' with device.kind='cuda'", "'fp32'"},
-      {is_cuda && config.precision.grad_accum == "bf16",
-       "precision.grad_accum='bf16' with device.kind='cuda'", "'fp32'"},
       {config.data.max_documents > 0,
        fmt::format("data.max_documents={}", config.data.max_documents), "0"},
   };

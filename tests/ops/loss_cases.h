@@ -89,13 +89,44 @@ inline void add_cross_entropy_fwd_cases(OpCases& cases) {
   }
 }
 
+// `state_type`: of moments and gradient.
+inline OpCase adamw_case(std::int64_t N, bool has_value, std::int64_t skip, DType state_type) {
+  const std::string variant =
+      std::string(has_value ? "bf16" : "f32") + (skip != 0 ? "_skipped" : "");
+  return {case_name("adamw", state_type, {N}, variant), [=](OpBed& bed) {
+            const StepState state = {
+                .step = 5, .seed = 77, .lr = 1e-2, .clip_factor = 0.7, .skip = skip, .updates = 3};
+            const Tensor master = bed.normal("master", {N}, DType::kF32);
+            std::vector<double> squares;
+            for (std::int64_t i = 0; i < N; ++i) {
+              const double g = normal(OpBed::kSeed, 3, static_cast<std::uint64_t>(i));
+              squares.push_back(g * g / 20);
+            }
+            return op_run(
+                bed, AdamW{.master = master,
+                           .m = bed.normal("m", {N}, state_type, 0.1),
+                           .v = bed.floats({N}, state_type, squares),
+                           .value = has_value ? bed.normal("master", {N}, DType::kBF16) : Tensor{},
+                           .grad = bed.normal("grad", {N}, state_type),
+                           .step_state = bed.step_state(state),
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .eps = 1e-8,
+                           .weight_decay = 0.1,
+                           .places = {.first = 3, .row = 37, .stride = 101, .offset = 11},
+                           .stream = 99});
+          }};
+}
+
 inline void add_update_cases(OpCases& cases) {
-  for (const std::int64_t N : {1, 63, 64, 65, 1000, 100003}) {
-    cases.push_back(
-        {case_name("squared_norm", DType::kF32, {N}), [=](OpBed& bed) {
-           return op_run(bed, SquaredNorm{.sum = bed.whole("sum", {kNormLimbs}, DType::kI64, 0, 0),
-                                          .g = bed.normal("g", {N}, DType::kF32)});
-         }});
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const std::int64_t N : {1, 63, 64, 65, 1000, 100003}) {
+      cases.push_back({case_name("squared_norm", type, {N}), [=](OpBed& bed) {
+                         return op_run(bed, SquaredNorm{.sum = bed.whole("sum", {kNormLimbs},
+                                                                         DType::kI64, 0, 0),
+                                                        .g = bed.normal("g", {N}, type)});
+                       }});
+    }
   }
   for (const double max_norm : {0.0, 1.0, 1e9}) {
     const std::string variant = "max_norm_" + std::to_string(static_cast<std::int64_t>(max_norm));
@@ -112,29 +143,9 @@ inline void add_update_cases(OpCases& cases) {
   for (const std::int64_t N : {1, 7, 64, 1003}) {
     for (const bool has_value : {false, true}) {
       for (const std::int64_t skip : {0, 1}) {
-        const std::string variant =
-            std::string(has_value ? "bf16" : "f32") + (skip != 0 ? "_skipped" : "");
-        cases.push_back(
-            {case_name("adamw", DType::kF32, {N}, variant), [=](OpBed& bed) {
-               const StepState state = {.lr = 1e-2, .clip_factor = 0.7, .skip = skip, .updates = 3};
-               const Tensor master = bed.normal("master", {N}, DType::kF32);
-               std::vector<double> squares;
-               for (std::int64_t i = 0; i < N; ++i) {
-                 const double g = normal(OpBed::kSeed, 3, static_cast<std::uint64_t>(i));
-                 squares.push_back(g * g / 20);
-               }
-               return op_run(bed, AdamW{.master = master,
-                                        .m = bed.normal("m", {N}, DType::kF32, 0.1),
-                                        .v = bed.floats({N}, DType::kF32, squares),
-                                        .value = has_value ? bed.normal("master", {N}, DType::kBF16)
-                                                           : Tensor{},
-                                        .grad = bed.normal("grad", {N}, DType::kF32),
-                                        .step_state = bed.step_state(state),
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.95,
-                                        .eps = 1e-8,
-                                        .weight_decay = 0.1});
-             }});
+        for (const DType state_type : {DType::kF32, DType::kBF16}) {
+          cases.push_back(adamw_case(N, has_value, skip, state_type));
+        }
       }
     }
   }

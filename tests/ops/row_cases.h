@@ -175,10 +175,13 @@ inline void add_elementwise_cases(OpCases& cases, DType type) {
              return op_run(bed, Add{.y = y, .a = a, .b = b});
            }});
     }
-    cases.push_back({case_name("accumulate", type, shape), [=](OpBed& bed) {
-                       return op_run(bed, Accumulate{.y = bed.normal("y", shape, DType::kF32),
-                                                     .x = bed.normal("x", shape, type)});
-                     }});
+    for (const DType sum : {DType::kF32, DType::kBF16}) {
+      cases.push_back({case_name("accumulate", type, shape, "to_" + std::string(name_of(sum))),
+                       [=](OpBed& bed) {
+                         return op_run(bed, Accumulate{.y = bed.normal("y", shape, sum),
+                                                       .x = bed.normal("x", shape, type)});
+                       }});
+    }
     for (const DType to : {DType::kF32, DType::kBF16}) {
       cases.push_back(
           {case_name("copy", type, shape, "to_" + std::string(name_of(to))), [=](OpBed& bed) {

@@ -87,13 +87,18 @@ void CudaOps::exec(const Add& a, const Tensor& /*workspace*/) {
 }
 
 void CudaOps::exec(const Accumulate& a, const Tensor& /*workspace*/) {
-  ORTHANT_CHECK(a.y.dtype == DType::kF32,
-                "accumulate: the cuda backend has no kernel for sums in {}", name_of(a.y.dtype));
-  with_type(a.x.dtype, Accumulate::kName, [&](auto element) {
-    using T = decltype(element);
-    map(stream_, are_aligned(a.y, a.x), Sum{}, a.y.count(), a.y.ptr<float>(),
-        a.y.ptr<const float>(), a.x.ptr<const T>());
-  });
+  const auto add_to = [&](auto sum) {
+    using To = decltype(sum);
+    with_type(a.x.dtype, Accumulate::kName, [&](auto element) {
+      map(stream_, are_aligned(a.y, a.x), Sum{}, a.y.count(), a.y.ptr<To>(), a.y.ptr<const To>(),
+          a.x.ptr<const decltype(element)>());
+    });
+  };
+  if (a.y.dtype == DType::kBF16) {
+    add_to(BF16{});
+  } else {
+    add_to(float{});
+  }
   check_launch(Accumulate::kName);
 }
 

@@ -2,6 +2,7 @@
 #include "ops/cuda/backend.h"
 #include "ops/cuda/exact_sum.cuh"
 #include "ops/cuda/kernel.cuh"
+#include "ops/cuda/moments.cuh"
 #include "ops/step_state.h"
 
 namespace orthant::cuda {
@@ -10,37 +11,51 @@ namespace {
 constexpr std::int64_t kMostBlocks = 132 * 8;  // of kernels that walk over their elements
 
 constexpr int kSquareThreads = 128;
-constexpr int kRowFloats = kNormBlock + 4;  // of a block in shared memory, against bank conflicts
+
+// A block of the norm in words of 16 bytes. In shared memory one more keeps off bank conflicts.
+template <class T>
+struct NormWords {
+  static constexpr int kEach = 16 / static_cast<int>(sizeof(T));  // elements
+  static constexpr int kCount = kNormBlock / kEach;
+  static constexpr int kRow = kCount + 1;
+};
 
 // A square is exact in double, so that the fma rounds as an addition does.
 __device__ inline double add_square(float x, double total) {
   return __fma_rn(static_cast<double>(x), static_cast<double>(x), total);
 }
 
-__device__ inline double square_sum(const float* from, std::int64_t count) {
+template <class T>
+__device__ inline double square_sum(const T* from, std::int64_t count) {
   double total = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    total = add_square(from[i], total);
+    total = add_square(to_float(from[i]), total);
   }
   return total;
 }
 
-__device__ inline double square_sum(const float4* words) {
+template <class T>
+__device__ inline double square_sum(const uint4* words) {
+  constexpr int kEach = NormWords<T>::kEach;
   double total = 0;
 #pragma unroll
-  for (int i = 0; i < kNormBlock / 4; ++i) {
-    const float4 x = words[i];
-    total = add_square(x.w, add_square(x.z, add_square(x.y, add_square(x.x, total))));
+  for (int i = 0; i < NormWords<T>::kCount; ++i) {
+    const Values<kEach> x = load<kEach>(reinterpret_cast<const T*>(words + i));
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      total = add_square(x.at[k], total);
+    }
   }
   return total;
 }
 
 // A thread sums a block of kNormBlock elements; a warp reads the blocks of its threads together.
-template <bool kPacks>
+template <bool kPacks, class T>
 __global__ void __launch_bounds__(kSquareThreads)
-    squares_kernel(std::int64_t count, const float* g, Limb* sum) {
+    squares_kernel(std::int64_t count, const T* g, Limb* sum) {
+  using Words = NormWords<T>;
   __shared__ Limb limbs[kNormLimbs];
-  __shared__ float4 rows[kPacks ? kSquareThreads * kRowFloats / 4 : 1];
+  __shared__ uint4 rows[kPacks ? kSquareThreads * Words::kRow : 1];
   if (threadIdx.x < kNormLimbs) limbs[threadIdx.x] = 0;
   __syncthreads();
   ExactTerms terms(limbs);
@@ -51,16 +66,15 @@ __global__ void __launch_bounds__(kSquareThreads)
        first * kNormBlock < count; first += stride) {
     const std::int64_t rest = count - first * kNormBlock;
     if (kPacks && rest >= 32 * kNormBlock) {
-      const auto* from = reinterpret_cast<const float4*>(g + first * kNormBlock);
-      float4* const mine = rows + (threadIdx.x - lane) * (kRowFloats / 4);
-      constexpr int kWords = kNormBlock / 4;  // of a block
+      const auto* from = reinterpret_cast<const uint4*>(g + first * kNormBlock);
+      uint4* const mine = rows + (threadIdx.x - lane) * Words::kRow;
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) {
+      for (int i = 0; i < Words::kCount; ++i) {
         const int word = i * 32 + lane;
-        mine[word / kWords * (kRowFloats / 4) + word % kWords] = from[word];
+        mine[word / Words::kCount * Words::kRow + word % Words::kCount] = from[word];
       }
       __syncwarp();
-      terms.add(square_sum(mine + lane * (kRowFloats / 4)));
+      terms.add(square_sum<T>(mine + lane * Words::kRow));
       __syncwarp();
     } else if (lane * kNormBlock < rest) {
       terms.add(square_sum(g + (first + lane) * kNormBlock,
@@ -127,16 +141,17 @@ __device__ inline AdamNumbers adam_numbers(const AdamSettings& a, const StepStat
           .decay = static_cast<float>(state.lr * a.weight_decay)};
 }
 
+template <class M, class G>
 struct AdamTensors {
   float* master;
-  float* m;
-  float* v;
-  const float* grad;
+  M* m;
+  M* v;
+  const G* grad;
 };
 
-template <int W, class T>
-__device__ inline void adam_at(const AdamNumbers& n, const AdamTensors& a, T* value,
-                               std::int64_t i) {
+template <int W, class T, class M, class G>
+__device__ inline void adam_at(const AdamNumbers& n, const AdamTensors<M, G>& a, T* value,
+                               const MomentRounding<M>& rounding, std::int64_t i) {
   Values<W> master = load<W>(a.master + i);
   Values<W> m = load<W>(a.m + i);
   Values<W> v = load<W>(a.v + i);
@@ -150,19 +165,19 @@ __device__ inline void adam_at(const AdamNumbers& n, const AdamTensors& a, T* va
     const float step = (n.rate * m.at[k]) / divisor;
     master.at[k] -= __fmaf_rn(n.decay, master.at[k], step);
   }
-  store<W>(a.m + i, m);
-  store<W>(a.v + i, v);
+  rounding.template store_moments<W>(a.m + i, m, a.v + i, v, i);
   store<W>(a.master + i, master);
   if (value != nullptr) store<W>(value + i, master);
 }
 
-template <int W, class T>
+template <int W, class T, class M, class G>
 __global__ void adam_kernel(AdamSettings settings, const StepState* state, std::int64_t count,
-                            AdamTensors a, T* value) {
+                            AdamTensors<M, G> a, T* value, MomentRounding<M> rounding) {
   __shared__ AdamNumbers numbers;
   const bool skips = state->skip != 0;
   if (threadIdx.x == 0) numbers = adam_numbers(settings, *state);
   __syncthreads();
+  rounding.begin(*state);
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * W;
   for (std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * W;
        first < count; first += stride) {
@@ -173,20 +188,47 @@ __global__ void adam_kernel(AdamSettings settings, const StepState* state, std::
         value[i] = from_float<T>(a.master[i]);
       }
     } else if (first + W <= count) {
-      adam_at<W>(numbers, a, value, first);
+      adam_at<W>(numbers, a, value, rounding, first);
     } else {
       for (std::int64_t i = first; i < count; ++i) {
-        adam_at<1>(numbers, a, value, i);
+        adam_at<1>(numbers, a, value, rounding, i);
       }
     }
   }
 }
 
+template <class M, class G>
+void launch_adam(const AdamW& a, cudaStream_t stream) {
+  const AdamSettings settings{
+      .beta1 = a.beta1, .beta2 = a.beta2, .eps = a.eps, .weight_decay = a.weight_decay};
+  const AdamTensors<M, G> tensors{.master = a.master.ptr<float>(),
+                                  .m = a.m.ptr<M>(),
+                                  .v = a.v.ptr<M>(),
+                                  .grad = a.grad.ptr<const G>()};
+  const std::int64_t count = a.master.count();
+  with_type(a.value.present() ? a.value.dtype : DType::kF32, AdamW::kName, [&](auto element) {
+    using T = decltype(element);
+    with_width(are_aligned(a.master, a.m, a.v) && are_aligned(a.grad, a.value), [&](auto width) {
+      constexpr int W = decltype(width)::value;
+      const auto blocks = static_cast<unsigned>(
+          std::min<std::int64_t>(kMostBlocks, blocks_for(count, kThreads * W)));
+      adam_kernel<W><<<blocks, kThreads, 0, stream>>>(settings, a.step_state.ptr<const StepState>(),
+                                                      count, tensors, a.value.ptr<T>(),
+                                                      MomentRounding<M>(a));
+    });
+  });
+}
+
+// f32 or bf16, as check() has it.
+template <class F>
+void with_f32_or_bf16(DType type, F&& f) {
+  if (type == DType::kBF16) return f(BF16{});
+  f(float{});
+}
+
 }  // namespace
 
 void CudaOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
-  ORTHANT_CHECK(a.g.dtype == DType::kF32, "squared_norm: the cuda backend has no kernel for {}",
-                name_of(a.g.dtype));
   const std::int64_t all = a.g.count();
   if (all == 0) return;
   // What is left of a block that began before g, then the blocks from there on.
@@ -196,9 +238,11 @@ void CudaOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
     if (count == 0) continue;
     const auto blocks = static_cast<unsigned>(
         std::min<std::int64_t>(kMostBlocks, blocks_for(count, kNormBlock * kSquareThreads)));
-    const auto kernel = is_aligned(part) ? squares_kernel<true> : squares_kernel<false>;
-    kernel<<<blocks, kSquareThreads, 0, stream_>>>(count, part.ptr<const float>(),
-                                                   a.sum.ptr<Limb>());
+    with_f32_or_bf16(part.dtype, [&](auto element) {
+      using T = decltype(element);
+      const auto kernel = is_aligned(part) ? squares_kernel<true, T> : squares_kernel<false, T>;
+      kernel<<<blocks, kSquareThreads, 0, stream_>>>(count, part.ptr<const T>(), a.sum.ptr<Limb>());
+    });
   }
   carry_kernel<<<1, 1, 0, stream_>>>(a.sum.ptr<std::int64_t>());
   check_launch(SquaredNorm::kName);
@@ -210,26 +254,10 @@ void CudaOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
 }
 
 void CudaOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
-  ORTHANT_CHECK(a.m.dtype == DType::kF32 && a.grad.dtype == DType::kF32,
-                "adamw: the cuda backend has no kernel for moments in {} and gradients in {}",
-                name_of(a.m.dtype), name_of(a.grad.dtype));
-  const AdamSettings settings{
-      .beta1 = a.beta1, .beta2 = a.beta2, .eps = a.eps, .weight_decay = a.weight_decay};
-  const AdamTensors tensors{.master = a.master.ptr<float>(),
-                            .m = a.m.ptr<float>(),
-                            .v = a.v.ptr<float>(),
-                            .grad = a.grad.ptr<const float>()};
-  const std::int64_t count = a.master.count();
-  if (count == 0) return;
-  with_type(a.value.present() ? a.value.dtype : DType::kF32, AdamW::kName, [&](auto element) {
-    using T = decltype(element);
-    with_width(are_aligned(a.master, a.m, a.v) && are_aligned(a.grad, a.value), [&](auto width) {
-      constexpr int W = decltype(width)::value;
-      const auto blocks = static_cast<unsigned>(
-          std::min<std::int64_t>(kMostBlocks, blocks_for(count, kThreads * W)));
-      adam_kernel<W><<<blocks, kThreads, 0, stream_>>>(
-          settings, a.step_state.ptr<const StepState>(), count, tensors, a.value.ptr<T>());
-    });
+  if (a.master.count() == 0) return;
+  with_f32_or_bf16(a.m.dtype, [&](auto moment) {
+    with_f32_or_bf16(a.grad.dtype,
+                     [&](auto grad) { launch_adam<decltype(moment), decltype(grad)>(a, stream_); });
   });
   check_launch(AdamW::kName);
 }
