@@ -23,9 +23,11 @@ struct StepBench {
   RunConfig config;  // of one rank
   int num_threads;
   int num_steps;
-  bool by_place;     // the cost table names the places in the model too
-  double warm_up_s;  // of a GPU: how long steps run before any is measured, and ...
-  double measure_s;  // ... how long they are
+  bool by_place;                // the cost table names the places in the model too
+  double warm_up_s;             // of a GPU: how long steps run before any is measured, and ...
+  double measure_s;             // ... how long they are
+  bool without_update = false;  // of a GPU: measures the step without its update too
+  std::string machine = {};     // of a GPU: by which the step is predicted; empty: it is not
 };
 BenchResult bench_step(const StepBench& bench);
 BenchResult bench_gpu_step(const StepBench& bench);  // what bench_step does where the device is one
@@ -44,5 +46,13 @@ struct CollectivesBench {
   double seconds;  // for each call and size
 };
 BenchResult bench_collectives(const CollectivesBench& bench);
+
+struct MachineBench {
+  std::string device;  // "cpu" or "cuda"
+  int num_threads;     // of the host
+  double seconds;      // for all of it, about
+  std::string like;    // a machine whose facts, links and networks are taken; empty: none
+};
+std::string bench_machine(const MachineBench& bench);  // a machine file
 
 }  // namespace orthant

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "cli/bench_random_step.h"
 #include "comm/backends.h"
+#include "plan/plan.h"
 #include "train/peak.h"
 #include "train/rank.h"
 #include "train/run_ranks.h"
@@ -104,9 +106,10 @@ void fill_weights(Rank& rank, Device& device) {
 }
 
 struct GpuStep {
-  std::vector<double> seconds;  // of each measured step
-  double loss = 0;              // of the last
-  double observed_seconds = 0;  // of the step by op
+  std::vector<double> seconds;                 // of each measured step
+  std::vector<double> seconds_without_update;  // where that is measured
+  double loss = 0;                             // of the last
+  double observed_seconds = 0;                 // of the step by op
   std::map<std::string, GpuCostTable::Row> rows;
 };
 
@@ -114,28 +117,36 @@ GpuStep measure(const StepBench& bench, Rank& rank, Device& device, const Random
   GpuStep result;
   const int num_micros = static_cast<int>(random.micros().size());
   std::int64_t number = 0;
-  const auto step = [&] {
+  const auto step = [&](bool updates) {
     const Clock::time_point start = Clock::now();
+    ++number;
     const StepResult of_step =
-        rank.step(++number, bench.config.optimizer.lr, random.micros(), num_micros);
+        updates ? rank.step(number, bench.config.optimizer.lr, random.micros(), num_micros)
+                : rank.gradients(number, random.micros(), num_micros);
     result.loss = of_step.loss;
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
+  const auto measure_for = [&](double seconds, bool updates) {
+    std::vector<double> steps;
+    for (double sum = 0; sum < seconds || steps.size() < 3; sum += steps.back()) {
+      steps.push_back(step(updates));
+    }
+    return steps;
+  };
   double warm_s = 0;
   while (warm_s < bench.warm_up_s || number < 2) {
-    warm_s += step();
+    warm_s += step(true);
   }
-  double measured_s = 0;
-  while (measured_s < bench.measure_s || result.seconds.size() < 3) {
-    result.seconds.push_back(step());
-    measured_s += result.seconds.back();
-  }
+  result.seconds = measure_for(bench.measure_s, true);
   const std::unique_ptr<QueueTimer> timer = device.timer();
   GpuCostTable table(*timer, rank.ledger(), bench.by_place);
   rank.observe_ops(&table);
-  result.observed_seconds = step();
+  result.observed_seconds = step(true);
   result.rows = table.take();
   rank.observe_ops(nullptr);
+  if (!bench.without_update) return result;
+  step(false);  // what the last step left to be updated
+  result.seconds_without_update = measure_for(bench.measure_s / 2, false);
   return result;
 }
 
@@ -172,15 +183,60 @@ void write_table(const GpuStep& step, BenchResult& result) {
   result.json["ops"] = json;
 }
 
-BenchResult report(const StepBench& bench, GpuStep step, std::int64_t planned,
-                   const GpuFacts& gpu) {
+double median_of(std::vector<double>& values) {  // leaves them in order
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// What was said before the run, and what came.
+struct Prediction {
+  std::string machine;
+  double step_s = 0;
+  std::int64_t bytes = 0;  // of the device, libraries included
+};
+
+// Nothing where the machine is not named or has no rates.
+std::optional<Prediction> predict(const StepBench& bench) {
+  if (bench.machine.empty()) return std::nullopt;
+  const Plan plan =
+      make_plan({.job = {.config = bench.config}, .machine = load_machine(bench.machine)});
+  if (!plan.time) {
+    fail_user("--machine={}: it has no {} under [measured]; use another", bench.machine,
+              plan.missing_rate);
+  }
+  return Prediction{.machine = bench.machine,
+                    .step_s = plan.time->step_s,
+                    .bytes = plan.memory.fullest_bytes() + plan.request.machine.library_bytes()};
+}
+
+std::string percent_more(double measured, double predicted) {
+  return fmt::format("{:+.1f} %", (measured / predicted - 1) * 100);
+}
+
+struct Memory {
+  std::int64_t planned;
+  std::int64_t high_water;
+  std::int64_t host;
+};
+
+void add_prediction(const Prediction& said, double step_s, std::int64_t used, BenchResult& result) {
+  result.json["predicted_step_ms"] = said.step_s * 1e3;
+  result.json["predicted_bytes"] = said.bytes;
+  result.text += fmt::format(
+      "predicted by machine {}: {:.1f} ms (measured {}), {} with libraries (driver's count {})\n",
+      said.machine, said.step_s * 1e3, percent_more(step_s, said.step_s), format_bytes(said.bytes),
+      percent_more(static_cast<double>(used), static_cast<double>(said.bytes)));
+}
+
+BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory, const GpuFacts& gpu,
+                   const std::optional<Prediction>& said) {
   const RunConfig& config = bench.config;
   const auto tokens = static_cast<double>(config.train.global_batch * config.train.seq_length);
   const double flops = sequence_flops(config.model, config.train.seq_length) *
                        static_cast<double>(config.train.global_batch);
-  std::sort(step.seconds.begin(), step.seconds.end());
-  const double median = step.seconds[step.seconds.size() / 2];
+  const double median = median_of(step.seconds);
   const double mfu = flops / median / peak_flops("cuda", config.compute_type(), 1);
+  const std::int64_t used = gpu.total_bytes - gpu.free_bytes;
   BenchResult result;
   result.json = {{"gpu", gpu.name},
                  {"compute", config.precision.compute},
@@ -193,20 +249,31 @@ BenchResult report(const StepBench& bench, GpuStep step, std::int64_t planned,
                  {"tokens_per_s", tokens / median},
                  {"mfu", mfu},
                  {"loss", step.loss},
-                 {"planned_bytes", planned},
-                 {"used_bytes", gpu.total_bytes - gpu.free_bytes}};
+                 {"planned_bytes", memory.planned},
+                 {"high_water_bytes", memory.high_water},
+                 {"host_bytes", memory.host},
+                 {"used_bytes", used}};
   result.text = fmt::format(
       "{}: {} steps of {} sequences of {} tokens, micro-batches of {}, {}, after {:.0f} s\n"
       "median {:.1f} ms (best {:.1f}): {:.0f} tokens/s, {:.1f} % of the peak; loss {:.4f}\n"
-      "memory: {} planned, {} in use by the driver's count\n"
-      "One step by op ({:.1f} ms while every op is timed); floors are products at {:.0f} TFLOP/s "
-      "or "
-      "bytes at {:.2f} TB/s:\n",
+      "memory: {} planned, {} high water, {} in use by the driver's count; {} of the host\n",
       gpu.name, step.seconds.size(), config.train.global_batch, config.train.seq_length,
       config.layout.micro_batch, config.precision.compute, bench.warm_up_s, median * 1e3,
-      step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss, format_bytes(planned),
-      format_bytes(gpu.total_bytes - gpu.free_bytes), step.observed_seconds * 1e3,
-      kProductFlops * 1e-12, kCopyBytes * 1e-12);
+      step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss,
+      format_bytes(memory.planned), format_bytes(memory.high_water), format_bytes(used),
+      format_bytes(memory.host));
+  if (said) add_prediction(*said, median, used, result);
+  if (bench.without_update) {
+    const double without = median_of(step.seconds_without_update);
+    result.json["step_ms_without_update"] = without * 1e3;
+    result.text += fmt::format(
+        "without its update the step takes {:.1f} ms: with it {:.1f} % of those tokens/s\n",
+        without * 1e3, without / median * 100);
+  }
+  result.text += fmt::format(
+      "One step by op ({:.1f} ms while every op is timed); floors are products at {:.0f} TFLOP/s "
+      "or bytes at {:.2f} TB/s:\n",
+      step.observed_seconds * 1e3, kProductFlops * 1e-12, kCopyBytes * 1e-12);
   write_table(step, result);
   return result;
 }
@@ -218,6 +285,7 @@ BenchResult bench_gpu_step(const StepBench& bench) {
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
   require_fit({.config = config}, plan, memory_limit(config, nullptr));
+  const std::optional<Prediction> said = predict(bench);
   ThreadWorld world(1, config.layout.deadline_s);
   const std::unique_ptr<Device> device = make_device("cuda", 0);
   Rank rank(rank_of,
@@ -229,7 +297,10 @@ BenchResult bench_gpu_step(const StepBench& bench) {
   fill_weights(rank, *device);
   const RandomStep random(config, rank_of.max_micros);
   GpuStep step = measure(bench, rank, *device, random);
-  return report(bench, std::move(step), plan.total_bytes(), gpus().front());
+  const Memory memory = {.planned = plan.fullest_bytes(),
+                         .high_water = rank.memory().device_bytes(),
+                         .host = rank.memory().host_bytes()};
+  return report(bench, std::move(step), memory, gpus().front(), said);
 }
 
 }  // namespace orthant

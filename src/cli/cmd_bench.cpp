@@ -1,4 +1,5 @@
-// orthant bench: one training step, ops and collectives as fractions of what the machine gives.
+// orthant bench: one training step, ops and collectives as fractions of what the machine gives, and
+// what that is.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -6,8 +7,12 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "mem/device.h"
+#include "plan/machine.h"
 
 namespace orthant {
 namespace {
@@ -35,6 +40,8 @@ struct StepArguments {
   int steps = 0;
   double warm_up_s = -1;
   double measure_s = 0;
+  bool without_update = false;
+  std::string machine;
   bool by_place = false;
   bool json = false;
   std::vector<std::string> overrides;
@@ -48,6 +55,12 @@ void settle_length(StepArguments& given, const std::string& device) {
     fail_user("bench step with device.kind='{}' measures {}; leave out {}", device,
               device == "cuda" ? "seconds" : "steps",
               device == "cuda" ? "--steps" : "--warm-up and --seconds");
+  }
+  if (device != "cuda" && (given.without_update || !given.machine.empty())) {
+    fail_user(
+        "bench step --without-update and --machine are for device.kind='cuda', and it is '{}'; "
+        "leave them out",
+        device);
   }
   if (given.steps == 0) given.steps = 5;
   if (given.warm_up_s < 0) given.warm_up_s = 20;
@@ -96,6 +109,11 @@ void add_bench_step(Parser& bench, Command& chosen) {
   command.add_option("--warm-up", given->warm_up_s, "cuda: seconds before any is measured; 20")
       .not_negative();
   command.add_option("--seconds", given->measure_s, "cuda: seconds measured; 60").positive();
+  command.add_flag("--without-update", given->without_update,
+                   "cuda: also measures the step without its update");
+  command.add_option("--machine", given->machine,
+                     "cuda: also predicts the step, by one of " + join(machine_names()) +
+                         " or a file of that kind");
   command.add_flag("--places", given->by_place, "the table tells the places in the model apart");
   command.add_flag("--json", given->json, "one JSON object on standard output");
   command.keep_extras(given->overrides);
@@ -108,7 +126,9 @@ void add_bench_step(Parser& bench, Command& chosen) {
                                .num_steps = given->steps,
                                .by_place = given->by_place,
                                .warm_up_s = given->warm_up_s,
-                               .measure_s = given->measure_s}),
+                               .measure_s = given->measure_s,
+                               .without_update = given->without_update,
+                               .machine = given->machine}),
                    given->json);
     };
   });
@@ -176,6 +196,47 @@ void add_bench_collectives(Parser& bench, Command& chosen) {
   });
 }
 
+void add_bench_machine(Parser& bench, Command& chosen) {
+  Parser& command = bench.add_command(
+      "machine", "the rates of this machine, as a file that orthant plan --machine takes");
+  struct Arguments {
+    std::string device;
+    std::string output;
+    std::string like;
+    int threads = cores();
+    double seconds = 100;
+  };
+  const auto given = std::make_shared<Arguments>();
+  command.add_option("--device", given->device, "cpu or cuda; without it: cuda where a GPU is here")
+      .one_of({"cpu", "cuda"});
+  command.add_option("--output", given->output, "FILE.toml; without it: standard output");
+  command.add_option("--like", given->like,
+                     "a machine whose facts, links and networks it has: " + join(machine_names()));
+  command.add_option("--threads", given->threads, "OpenMP threads").show_default().positive();
+  command.add_option("--seconds", given->seconds, "time for all of it, in seconds")
+      .show_default()
+      .positive();
+  command.when_chosen([given, &chosen] {
+    chosen = [given] {
+      if (!given->output.empty() && !given->output.ends_with(".toml")) {
+        fail_user("--output={}: a machine file ends in .toml; name one", given->output);
+      }
+      if (!given->output.empty()) require_file_can_be_made(given->output, "--output");
+      if (given->device.empty()) given->device = gpus().empty() ? "cpu" : "cuda";
+      const std::string text = bench_machine({.device = given->device,
+                                              .num_threads = given->threads,
+                                              .seconds = given->seconds,
+                                              .like = given->like});
+      if (given->output.empty()) {
+        fmt::print("{}", text);
+      } else {
+        write_file_atomically(given->output, text);
+      }
+      return 0;
+    };
+  });
+}
+
 }  // namespace
 
 double seconds_now(int num_threads) {
@@ -186,11 +247,12 @@ double seconds_now(int num_threads) {
 
 void add_bench(Parser& app, Command& chosen) {
   Parser& command = app.add_command(
-      "bench", "a training step, ops or collectives, as fractions of this machine's own speed");
+      "bench", "a step, ops or collectives as fractions of this machine's speed, or its rates");
   command.require_command();
   add_bench_step(command, chosen);
   add_bench_ops(command, chosen);
   add_bench_collectives(command, chosen);
+  add_bench_machine(command, chosen);
 }
 
 }  // namespace orthant

@@ -34,7 +34,8 @@ void print_now(const std::string& text) {
 }
 
 void require_memory(const MemoryPlan& plan, std::string_view device, std::int64_t num_tokens) {
-  const std::int64_t free_bytes = available_bytes(device);
+  const std::int64_t free_bytes =
+      device == "cuda" ? available_gpu_bytes().front() : available_host_bytes();
   if (plan.device_bytes() <= free_bytes) return;
   throw Error(
       Fault::kPlan,

@@ -73,7 +73,7 @@ double least_state_bytes(const RunConfig& config) {
 // A layout whose fullest ranks, those of its ends, leave a tenth of the memory free.
 std::optional<std::int64_t> bytes_when_fitting(const Job& job, const MemoryLimit& limit) {
   constexpr double kShare = 0.9;
-  const double most = kShare * static_cast<double>(limit.device_bytes);
+  const double most = kShare * static_cast<double>(limit.devices.front());  // alike on a machine
   if (least_state_bytes(job.config) > most) return std::nullopt;
   const RankConfig rank = rank_config(job);
   std::int64_t fullest = 0;
@@ -87,7 +87,7 @@ std::optional<std::int64_t> bytes_when_fitting(const Job& job, const MemoryLimit
 // A layout that leaves more than half of every device free is cut too fine.
 void name_coarser_layout(const Plan& plan, std::vector<std::string>& advice) {
   const LayoutConfig& layout = plan.config().layout;
-  if (plan.limit.device_bytes == 0 || 2 * plan.fit.needed > plan.fit.available) return;
+  if (plan.limit.devices.empty() || 2 * plan.fit.needed > plan.fit.available) return;
   for (const LayoutConfig& coarser : coarser_layouts(layout)) {
     Job job = plan.request.job;
     job.config.layout = coarser;
@@ -105,8 +105,8 @@ void name_coarser_layout(const Plan& plan, std::vector<std::string>& advice) {
         "fits too, with {} of {} on its fullest rank and fewer messages; try it first: "
         "--layout.tp={} --layout.pp={} --layout.zero_stage={}",
         billions / (layout.tp * layout.pp), coarser.tp, coarser.pp, coarser.dp(),
-        coarser.zero_stage, format_bytes(*bytes), format_bytes(plan.limit.device_bytes), coarser.tp,
-        coarser.pp, coarser.zero_stage));
+        coarser.zero_stage, format_bytes(*bytes), format_bytes(plan.limit.devices.front()),
+        coarser.tp, coarser.pp, coarser.zero_stage));
     return;
   }
 }

@@ -18,7 +18,7 @@ void add_computing(StageLanes& stage, const Instruction& stretch, const Event& e
 }
 
 void add_call(const Plan& plan, StageLanes& stage, const Instruction& call, const Event& event) {
-  std::string group = "copies";
+  std::string group = call.lane == Lane::kHost ? "host" : "copies";
   if (call.lane >= Lane::kFirstComm) {
     const Seat& seat = plan.world.groups.seat(stage.rank, call.lane);
     group = plan.world.groups.all[static_cast<std::size_t>(seat.group)].name;
@@ -75,12 +75,13 @@ PipelineLanes lanes_of(const Plan& plan) {
     }
   };
   const ProgramTables& tables = plan.world.tables;
-  lanes.how_timed = machine.is_measured()
+  lanes.how_timed = plan.time.has_value()
                         ? fmt::format("times by the measured rates of machine {}", machine.name)
                         : "stage times in proportion to FLOPs, messages take none";
   lanes.makespan =
       run_timeline(plan.world, plan.classes, LaneOrder::kByPair,
-                   machine.is_measured() ? durations_on(machine, tables) : flop_durations(tables),
+                   plan.time.has_value() ? durations_on(machine, work_of(plan.config()), tables)
+                                         : flop_durations(tables),
                    observe)
           .makespan;
   for (StageLanes& stage : lanes.stages) {

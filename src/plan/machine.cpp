@@ -1,6 +1,8 @@
 #include "plan/machine.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <span>
 
 #include "base/check.h"
 #include "base/fields.h"
@@ -12,6 +14,19 @@
 namespace orthant {
 namespace {
 
+// Lists of numbers above 0, all of one length.
+void check_lists(const std::string& name, const char* section,
+                 std::initializer_list<std::span<const double>> lists) {
+  for (const std::span<const double> list : lists) {
+    const bool has_all = list.size() == lists.begin()->size() &&
+                         std::all_of(list.begin(), list.end(), [](double x) { return x > 0; });
+    if (!has_all) {
+      fail_user("machine '{}': the lists of [{}] must be of one length and above 0; correct them",
+                name, section);
+    }
+  }
+}
+
 void check_machine(const Machine& machine) {
   const MachineFacts& facts = machine.facts;
   if (facts.devices_per_host < 0 || facts.memory_mib < 0 || facts.libraries_mib < 0) {
@@ -22,14 +37,19 @@ void check_machine(const Machine& machine) {
               machine.name, facts.devices_per_host, facts.memory_mib);
   }
   const MachineRates& rates = machine.measured;
-  const double needed[] = {rates.attention_tflops, rates.memory_gb_s, rates.link_gb_s,
-                           rates.network_gb_s, rates.host_copy_gb_s};
-  const bool has_all =
-      std::all_of(std::begin(needed), std::end(needed), [](double rate) { return rate > 0; });
-  if (machine.is_measured() && !has_all) {
-    fail_user("machine '{}': [measured] needs every rate above 0 beside matmul_tflops; give all",
-              machine.name);
+  if (machine.is_measured() && (rates.attention_tflops <= 0 || rates.memory_gb_s <= 0)) {
+    fail_user(
+        "machine '{}': [measured] has matmul_tflops, and needs attention_tflops and memory_gb_s "
+        "above 0 beside it; give them",
+        machine.name);
   }
+  const ProductRates& products = machine.products;
+  check_lists(machine.name, "products",
+              {products.tokens, products.inputs, products.outputs, products.forward,
+               products.backward_input, products.backward_weight});
+  const AttentionRates& attention = machine.attention;
+  check_lists(machine.name, "attention",
+              {attention.head_size, attention.sequence, attention.forward, attention.backward});
 }
 
 }  // namespace
@@ -44,6 +64,20 @@ std::vector<std::string> machine_names() {
     names.emplace_back(file.name);
   }
   return names;
+}
+
+std::string machine_text(Machine& machine, const std::vector<std::string>& remarks) {
+  std::string text;
+  for (const std::string& remark : remarks) {
+    text += "# " + remark + "\n";
+  }
+  const FieldList fields = list_fields(machine);
+  std::string section;
+  for (const FieldRef& field : fields.all()) {
+    if (field.section != section) text += fmt::format("\n[{}]\n", section = field.section);
+    text += fmt::format("{} = {}  # {}\n", field.key, value_text(field.value), field.help);
+  }
+  return text;
 }
 
 Machine load_machine(const std::string& name) {

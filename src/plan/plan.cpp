@@ -22,8 +22,9 @@ double idle_share(const Classes& classes, const Timeline& timeline) {
 StepTime step_time(const Plan& plan) {
   const RunConfig& config = plan.config();
   const Machine& machine = plan.request.machine;
-  const Timeline timeline = run_timeline(plan.world, plan.classes, LaneOrder::kByPair,
-                                         durations_on(machine, plan.world.tables), {});
+  const Timeline timeline =
+      run_timeline(plan.world, plan.classes, LaneOrder::kByPair,
+                   durations_on(machine, work_of(config), plan.world.tables), {});
   StepTime time{.step_s = timeline.makespan, .waits = {}};
   const auto num_ranks = static_cast<double>(plan.classes.class_of.size());
   for (const int own : plan.classes.class_of) {
@@ -36,7 +37,8 @@ StepTime step_time(const Plan& plan) {
   const auto samples = static_cast<double>(config.max_global_batch());
   const double flops = sequence_flops(config.model, config.train.seq_length) * samples;
   time.tokens_per_s = samples * static_cast<double>(config.train.seq_length) / timeline.makespan;
-  time.mfu = flops / timeline.makespan / num_ranks / machine.peak_flops(config.compute_type());
+  const double peak = machine.peak_flops(config.compute_type());
+  time.mfu = peak > 0 ? flops / timeline.makespan / num_ranks / peak : 0;
   return time;
 }
 
@@ -70,7 +72,9 @@ ZeroCost zero_cost(const Plan& plan, int stage) {
 
 MemoryLimit limit_of(const Machine& machine, const LayoutConfig& layout) {
   if (machine.shares_host()) return limit_of_this_host(layout);
-  return {.device_bytes = (machine.facts.memory_mib << 20) - machine.library_bytes(),
+  const std::int64_t of_each = (machine.facts.memory_mib << 20) - machine.library_bytes();
+  const auto num_devices = static_cast<std::size_t>(machine.facts.devices_per_host);
+  return {.devices = std::vector<std::int64_t>(num_devices, of_each),
           .host_bytes = machine.facts.host_memory_gib << 30,
           .ranks_per_host = machine.facts.devices_per_host};
 }
@@ -91,7 +95,8 @@ Plan make_plan(const PlanRequest& request) {
     const Timeline timeline = run_timeline(plan.world, plan.classes, LaneOrder::kByPair,
                                            flop_durations(plan.world.tables), {});
     plan.bubble = idle_share(plan.classes, timeline);
-    if (request.machine.is_measured()) plan.time = step_time(plan);
+    plan.missing_rate = missing_rate(request.machine, plan.world);
+    if (plan.missing_rate.empty()) plan.time = step_time(plan);
   }
   for (int stage = 0; stage <= 3 && job.config.layout.dp() > 1; ++stage) {
     plan.zero.push_back(zero_cost(plan, stage));

@@ -36,7 +36,7 @@ struct StepTime {
   std::map<std::string, double>
       waits;  // by group: the mean over ranks of what computing did not hide
   double tokens_per_s = 0;
-  double mfu = 0;  // of the machine's peak
+  double mfu = 0;  // of the machine's peak; 0: that is not known
 };
 
 struct Plan {
@@ -48,7 +48,8 @@ struct Plan {
   MatchResult match;
   Fit fit;
   double bubble = 0;  // idle share at stage times in proportion to FLOPs, messages taking none
-  std::optional<StepTime> time;  // absent: the machine is not measured
+  std::optional<StepTime> time;  // absent: the machine is not measured, or lacks ...
+  std::string missing_rate;      // ... this
   std::vector<Traffic> traffic;  // of the busiest ranks
   std::vector<ZeroCost> zero;
   std::vector<std::string> advice;

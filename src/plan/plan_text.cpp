@@ -113,7 +113,10 @@ std::string match_text(const Plan& plan) {
 }
 
 std::string time_text(const Plan& plan) {
-  if (!plan.time) return "step time: not predicted, the machine has not been measured\n";
+  if (!plan.time) {
+    return fmt::format("step time: not predicted, machine {} has no {} under [measured]\n",
+                       plan.request.machine.name, plan.missing_rate);
+  }
   const StepTime& time = *plan.time;
   std::vector<std::string> waits;
   for (const auto& [group, seconds] : time.waits) {

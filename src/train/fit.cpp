@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -42,7 +43,7 @@ Fit fullest_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit) 
     for (int rank = first; rank < last; ++rank) {
       const MemoryPlan& memory = plan.of(rank).whole;
       host.needed += feed_bytes(job) + memory.host_bytes();
-      if (limit.device_bytes > 0) continue;
+      if (!limit.devices.empty()) continue;
       host.needed += memory.device_bytes();
       add(host.classes, memory.by_class());
     }
@@ -55,24 +56,48 @@ Fit fullest_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit) 
   return fullest;
 }
 
-Fit fullest_device(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
-  Fit fullest{.available = limit.device_bytes, .where = {}};
-  for (int rank = 0; rank < static_cast<int>(plan.kind_of.size()); ++rank) {
+// Of the host whose first rank is `first`: what the ranks on one device need.
+Fit device_of_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit, int first,
+                   std::size_t device) {
+  const int num_ranks = static_cast<int>(plan.kind_of.size());
+  const int last = std::min(num_ranks, first + limit.ranks_per_host);
+  const int begin = first + static_cast<int>(device);
+  Fit fit{.available = limit.devices[device], .where = {}};
+  int sharing = 0;
+  for (int rank = begin; rank < last; rank += static_cast<int>(limit.devices.size())) {
     const MemoryPlan& memory = plan.of(rank).whole;
-    if (memory.device_bytes() <= fullest.needed) continue;
-    const auto coords = mesh_shape(job.config.layout).coords_of(rank);
-    fullest.needed = memory.device_bytes();
-    fullest.classes = memory.by_class();
-    fullest.where = fmt::format("a rank of stage {}", coords[static_cast<std::size_t>(Axis::kPp)]);
+    fit.needed += memory.device_bytes();
+    add(fit.classes, memory.by_class());
+    ++sharing;
   }
-  fullest.fits = fullest.needed <= fullest.available;
-  return fullest;
+  const auto coords = mesh_shape(job.config.layout).coords_of(begin < last ? begin : first);
+  fit.where = sharing > 1
+                  ? fmt::format("the {} ranks that share device {}", sharing, device)
+                  : fmt::format("a rank of stage {}", coords[static_cast<std::size_t>(Axis::kPp)]);
+  fit.fits = fit.needed <= fit.available;
+  return fit;
+}
+
+// The one that lacks most, or has least left.
+Fit fullest_device(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
+  const int num_ranks = static_cast<int>(plan.kind_of.size());
+  std::optional<Fit> fullest;
+  for (int first = 0; first < num_ranks; first += limit.ranks_per_host) {
+    for (std::size_t device = 0; device < limit.devices.size(); ++device) {
+      const Fit fit = device_of_host(job, plan, limit, first, device);
+      if (fit.needed == 0) continue;
+      if (!fullest || fit.needed - fit.available > fullest->needed - fullest->available) {
+        fullest = fit;
+      }
+    }
+  }
+  return fullest.value_or(Fit{.where = {}});
 }
 
 }  // namespace
 
 MemoryLimit limit_of_this_host(const LayoutConfig& layout) {
-  return {.device_bytes = 0, .host_bytes = available_host_bytes(), .ranks_per_host = layout.ranks};
+  return {.host_bytes = available_host_bytes(), .ranks_per_host = layout.ranks};
 }
 
 std::int64_t feed_bytes(const Job& job) {
@@ -96,7 +121,7 @@ std::int64_t feed_bytes(const Job& job) {
 
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
   const Fit host = fullest_host(job, plan, limit);
-  if (limit.device_bytes == 0) return host;
+  if (limit.devices.empty()) return host;
   const Fit device = fullest_device(job, plan, limit);
   return device.fits && !host.fits ? host : device;
 }

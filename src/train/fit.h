@@ -12,8 +12,10 @@ namespace orthant {
 
 // What a job may take.
 struct MemoryLimit {
-  std::int64_t device_bytes = 0;  // of each device; 0: ranks compute in the memory of their host
-  std::int64_t host_bytes = 0;    // of a host, or of what all its ranks share; 0: not known
+  // Of each device of a host, which its ranks take in turn; none: ranks compute in the memory of
+  // their host.
+  std::vector<std::int64_t> devices = {};
+  std::int64_t host_bytes = 0;  // of a host, or of what all its ranks share; 0: not known
   int ranks_per_host = 1;
 };
 
@@ -29,7 +31,7 @@ struct Fit {
   bool fits = true;
   std::int64_t needed = 0;
   std::int64_t available = 0;
-  std::string where;     // "a rank of stage 3", "the 8 ranks of this host"
+  std::string where;     // "a rank of stage 3", "the 2 ranks that share device 0"
   ClassBytes classes{};  // of `needed`; the rest is host memory beside arenas
 };
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit);

@@ -98,19 +98,17 @@ std::int64_t available_host_bytes(const std::string& root) {
   return std::min(*kib * 1024, left_in_groups(root));
 }
 
-std::int64_t available_bytes(std::string_view kind) {
-  if (kind != "cuda") return available_host_bytes();
+std::vector<std::int64_t> available_gpu_bytes() {
   const std::vector<GpuFacts> found = gpus();
   if (found.empty()) {
     fail_user(
         "device.kind='cuda' needs an NVIDIA GPU with its driver and a build with CUDA; none is "
         "found here, use 'cpu'");
   }
-  // What the driver and the libraries take for their kernels as they load them.
-  constexpr std::int64_t kReserve = std::int64_t{1} << 30;
-  std::int64_t bytes = 0;
+  constexpr std::int64_t kLibraries = std::int64_t{1} << 30;
+  std::vector<std::int64_t> bytes;
   for (const GpuFacts& gpu : found) {
-    bytes += gpu.free_bytes - kReserve;
+    bytes.push_back(gpu.free_bytes - kLibraries);
   }
   return bytes;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace orthant {
 
@@ -12,7 +12,8 @@ namespace orthant {
 // tests.
 std::int64_t available_host_bytes(const std::string& root = "");
 
-// The same of the devices of a kind: "cuda" is all GPUs. Throws a user error where none is.
-std::int64_t available_bytes(std::string_view kind);
+// The same of every GPU, without what the libraries take as they load their kernels. Throws a user
+// error where none is.
+std::vector<std::int64_t> available_gpu_bytes();
 
 }  // namespace orthant

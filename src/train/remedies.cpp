@@ -15,6 +15,8 @@ namespace {
 struct Change {
   std::function<std::vector<std::string>(RunConfig&)> apply;
   const char* remark;
+  bool goes_further =
+      false;  // than the change before it: tried in its place where that is not enough
 };
 
 Change set_text(std::string LayoutConfig::*field, const char* option, const char* value,
@@ -34,6 +36,20 @@ Change zero(int stage, const char* remark) {
             return {fmt::format("layout.zero_stage={}", stage)};
           },
           remark};
+}
+
+// Of the optimizer's state, so much; more leaves more of the device free and takes longer.
+Change offload_state(double fraction, bool goes_further) {
+  return {
+      [=](RunConfig& config) -> std::vector<std::string> {
+        const bool offloads = config.layout.offload != "none";
+        const bool has_as_much = config.layout.offload_fraction >= fraction;
+        if (offloads && (config.layout.offload == "stash" || has_as_much)) return {};
+        config.layout.offload = "optimizer";
+        config.layout.offload_fraction = fraction;
+        return {"layout.offload=optimizer", fmt::format("layout.offload_fraction={}", fraction)};
+      },
+      "updates run on the host, behind the next forward", goes_further};
 }
 
 Change twice(int LayoutConfig::*field, const char* option, const char* remark) {
@@ -89,8 +105,10 @@ std::vector<Change> changes() {
       set_text(&LayoutConfig::recompute, "layout.recompute", "block", ""),
       {keep_moments_in_bf16, "moments are rounded"},
       {compute_in_bf16, "bf16 activations and weights, fp32 masters"},
-      set_text(&LayoutConfig::offload, "layout.offload", "optimizer",
-               "the update runs on the host"),
+      offload_state(0.25, false),
+      offload_state(0.5, true),
+      offload_state(0.75, true),
+      offload_state(1, true),
       set_text(&LayoutConfig::offload, "layout.offload", "stash",
                "copies both ways in every block"),
   };
@@ -149,10 +167,18 @@ class Search {
 
   std::vector<Remedy> run() {
     std::vector<Remedy> all;
+    bool fits = false;  // the change before, ...
+    bool is_kept = false;
     for (const Change& change : changes()) {
+      if (!change.goes_further) fits = is_kept = false;
+      if (fits) continue;
       Job changed = job_;
       Remedy remedy{.options = change.apply(changed.config), .cost = {}};
-      if (try_out(changed, change.remark, remedy)) all.push_back(std::move(remedy));
+      if (!try_out(changed, change.remark, remedy)) continue;
+      if (is_kept) all.pop_back();  // ... in whose place this one comes
+      is_kept = true;
+      fits = remedy.fits;
+      all.push_back(std::move(remedy));
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const Remedy& a, const Remedy& b) { return a.fits > b.fits; });

@@ -29,7 +29,9 @@ MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
         "threads of one process, which take the GPUs of this host in turn",
         world->size());
   }
-  return {.host_bytes = available_bytes(config.device.kind),
+  const bool is_cuda = config.device.kind == "cuda";
+  return {.devices = is_cuda ? available_gpu_bytes() : std::vector<std::int64_t>(),
+          .host_bytes = available_host_bytes(),
           .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks};
 }
 

@@ -50,8 +50,22 @@ TEST(Machine, AFileIsRead) {
                                         "both or neither",
                                         path));
   std::ofstream(path) << "[measured]\nmatmul_tflops = 2\n";
-  EXPECT_NE(error_of(path).find("needs every rate"), std::string::npos);
+  EXPECT_NE(error_of(path).find("needs attention_tflops and memory_gb_s"), std::string::npos);
+  std::ofstream(path) << "[products]\ntokens = [4.0, 5.0]\ninputs = [1.0]\n";
+  EXPECT_NE(error_of(path).find("the lists of [products] must be of one length"),
+            std::string::npos);
   ::unlink(path.c_str());
+}
+
+TEST(Machine, IsReadBackAsItWasWritten) {
+  Machine machine = load_machine("h200");
+  machine.ops.norm_fwd = 3210.5;
+  const std::string path = testing::TempDir() + fmt::format("written-{}.toml", ::getpid());
+  std::ofstream(path) << machine_text(machine, {"one", "two"});
+  Machine read = load_machine(path);
+  ::unlink(path.c_str());
+  EXPECT_EQ(machine_text(read, {}), machine_text(machine, {}));
+  EXPECT_EQ(read.ops.norm_fwd, 3210.5);
 }
 
 }  // namespace
