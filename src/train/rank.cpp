@@ -104,14 +104,16 @@ void Rank::build_store(std::vector<UnitSpec> units, const std::optional<MemoryPl
   });
 }
 
-// Ops of the host run beside the rank: they have a ledger and memory of their own.
+// Ops of the host run beside the rank: they have a ledger and memory of their own, and leave a core
+// to the thread that drives a GPU, which never rests.
 HostUpdates::Parts Rank::host_parts(Arena& arena) {
   host_ = std::make_unique<HostSide>(backend_.device.host());
+  const int spared = backend_.ops == "cuda" ? 1 : 0;
   host_->ops = make_ops(backend_.ops == "cuda" ? "cpu" : backend_.ops,
                         {.ledger = host_->ledger,
                          .in_flight = host_->in_flight,
                          .work = host_->work,
-                         .num_threads = backend_.num_threads});
+                         .num_threads = std::max(1, backend_.num_threads - spared)});
   return {.ops = *host_->ops, .ledger = host_->ledger, .transfers = transfers_, .arena = arena};
 }
 
