@@ -65,6 +65,7 @@ struct Samples {
   SampleSizes gpt;
   SampleSizes llama;
   MachineBed::Sizes memory;
+  std::int64_t host_elements;  // of an update on the host
 };
 
 // GPT-2's 50257 as models have it: with whole vectors in a row.
@@ -104,6 +105,7 @@ Samples gpu_samples() {
                    .elements = 1 << 28,
                    .norm = NormKind::kRmsNorm};
   samples.memory = {.values = std::int64_t{12} << 30, .work = std::int64_t{4} << 30};
+  samples.host_elements = 1 << 26;
   return samples;
 }
 
@@ -119,6 +121,7 @@ Samples cpu_samples() {
   samples.llama = samples.gpt;
   samples.llama.norm = NormKind::kRmsNorm;
   samples.memory = {.values = std::int64_t{1} << 30, .work = std::int64_t{1} << 28};
+  samples.host_elements = 1 << 24;
   return samples;
 }
 
@@ -239,12 +242,11 @@ double copy_rate(MachineBed& bed, double seconds) {
 }
 
 // Bytes a second that AdamW on the host reads and writes, over all threads.
-double host_update_rate(int num_threads, double seconds) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 26;
+double host_update_rate(int num_threads, std::int64_t elements, double seconds) {
   MachineBed host("cpu", num_threads,
-                  {.values = kElements * 18 + (std::int64_t{8} << 20), .work = 0});
+                  {.values = elements * 18 + (std::int64_t{8} << 20), .work = 0});
   MachineMeter meter(host, DType::kBF16, seconds);
-  add_adamw(meter, kElements);
+  add_adamw(meter, elements);
   return meter.rate("adamw");
 }
 
@@ -289,7 +291,8 @@ std::string bench_machine(const MachineBench& bench) {
       machine.measured.host_copy_gb_s = giga(copy_rate(bed, 4 * each));
     }
   }
-  machine.measured.host_memory_gb_s = giga(host_update_rate(bench.num_threads, 4 * each));
+  machine.measured.host_memory_gb_s =
+      giga(host_update_rate(bench.num_threads, samples.host_elements, 4 * each));
   std::vector<std::string> remarks = {
       fmt::format("Written by orthant bench machine --device {} --threads {} --seconds {:.0f}.",
                   bench.device, bench.num_threads, bench.seconds)};
