@@ -30,6 +30,8 @@ class CudaEvent {  // without times
  public:
   CudaEvent();
   ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
   CudaEvent(CudaEvent&& other) noexcept;
   CudaEvent& operator=(CudaEvent&&) = delete;
   cudaEvent_t get() const { return event_; }

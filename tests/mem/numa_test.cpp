@@ -11,6 +11,11 @@ namespace orthant {
 namespace {
 
 class Numa : public testing::Test {
+ public:
+  Numa() = default;
+  Numa(const Numa&) = delete;
+  Numa& operator=(const Numa&) = delete;
+
  protected:
   ~Numa() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
