@@ -33,6 +33,49 @@ BlockConfig block_config(const ModelConfig& config, const LayoutConfig& layout) 
           .rows = rows_of(layout)};
 }
 
+// Blocks cost the same, so each goes to the rank that is then the fastest, and there to its fastest
+// part, the first of several.
+std::vector<std::int64_t> balanced_blocks(const ModelConfig& config, const Placement& placement,
+                                          std::int64_t S) {
+  ModelConfig head = config;
+  head.layers = 0;
+  const double head_flops = sequence_flops(head, S);
+  const double block_flops =
+      (sequence_flops(config, S) - head_flops) / static_cast<double>(config.layers);
+  // A lookup's addition and that of its gradient.
+  const double embedding_flops = 2.0 * static_cast<double>(config.hidden * S);
+  const int num_parts = placement.num_parts();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_parts), 0);
+  std::vector<double> of_part(counts.size(), 0.0);  // in blocks
+  std::vector<double> of_rank(static_cast<std::size_t>(placement.num_ranks()), 0.0);
+  const auto add = [&](int part, double load) {
+    of_part[static_cast<std::size_t>(part)] += load;
+    of_rank[static_cast<std::size_t>(placement.at(part).rank)] += load;
+  };
+  const auto add_block = [&](int part) {
+    ++counts[static_cast<std::size_t>(part)];
+    add(part, 1);
+  };
+  add(0, embedding_flops / block_flops);
+  add(num_parts - 1, head_flops / block_flops);
+  for (int part = 1; part + 1 < num_parts; ++part) {
+    add_block(part);
+  }
+  for (std::int64_t left = config.layers - std::max(0, num_parts - 2); left > 0; --left) {
+    const auto rank =
+        static_cast<int>(std::min_element(of_rank.begin(), of_rank.end()) - of_rank.begin());
+    int best = placement.part_at(rank, 0);
+    for (int chunk = 1; chunk < placement.num_chunks(rank); ++chunk) {
+      const int part = placement.part_at(rank, chunk);
+      if (of_part[static_cast<std::size_t>(part)] < of_part[static_cast<std::size_t>(best)]) {
+        best = part;
+      }
+    }
+    add_block(best);
+  }
+  return counts;
+}
+
 }  // namespace
 
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout) {
@@ -44,23 +87,12 @@ Rows rows_of(const LayoutConfig& layout) {
 }
 
 std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
-                                          int num_parts, std::int64_t S) {
+                                          const Placement& placement, std::int64_t S) {
   if (!stages.is_text()) return stages.ints;
-  ModelConfig head = config;
-  head.layers = 0;
-  const double head_flops = sequence_flops(head, S);
-  const double block_flops =
-      (sequence_flops(config, S) - head_flops) / static_cast<double>(config.layers);
-  // Blocks cost the same, so each goes to the part that is then the fastest, the first of several:
-  // an even share where only blocks count.
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_parts), 0);
-  std::vector<double> loads(counts.size(), 0.0);  // in blocks
-  if (stages.text == "balanced") loads.back() = head_flops / block_flops;
-  for (std::int64_t block = 0; block < config.layers; ++block) {
-    const auto part = std::min_element(loads.begin(), loads.end()) - loads.begin();
-    ++counts[static_cast<std::size_t>(part)];
-    loads[static_cast<std::size_t>(part)] += 1;
-  }
+  if (stages.text == "balanced") return balanced_blocks(config, placement, S);
+  const std::int64_t num_parts = placement.num_parts();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_parts), config.layers / num_parts);
+  std::for_each_n(counts.begin(), config.layers % num_parts, [](std::int64_t& count) { ++count; });
   return counts;
 }
 

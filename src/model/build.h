@@ -11,14 +11,16 @@
 #include "layers/lm_head.h"
 #include "model/model_config.h"
 #include "params/param_store.h"
+#include "pipeline/placement.h"
 
 namespace orthant {
 
-// The number of blocks of each of `num_parts` parts of the model. "even": the first
-// layers % num_parts parts hold one more. "balanced": the slowest part is as fast as can be, by the
-// FLOPs of a sequence of S tokens with the head's among them; the last part may be the head alone.
+// The number of blocks of each part of the model. "even": the first parts hold one more where the
+// depth does not divide. "balanced": the slowest rank is as fast as can be, all its parts together,
+// by the FLOPs of a sequence of S tokens, those of embedding and head among them; the first and the
+// last part may have no block.
 std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextOrInts& stages,
-                                          int num_parts, std::int64_t S);
+                                          const Placement& placement, std::int64_t S);
 
 // The rows of a micro-batch that a rank has outside the matrix products.
 Rows rows_of(const LayoutConfig& layout);

@@ -119,8 +119,8 @@ HostUpdates::Parts Rank::host_parts(Arena& arena) {
 
 void Rank::build_chunks() {
   const Placement& placement = programs_.placement();
-  const std::vector<std::int64_t> blocks = blocks_per_part(
-      config_.model, config_.layout.stages, placement.num_parts(), config_.seq_length);
+  const std::vector<std::int64_t> blocks =
+      blocks_per_part(config_.model, config_.layout.stages, placement, config_.seq_length);
   const int rank = mesh_->coord(Axis::kPp);
   std::int64_t blocks_before = 0;
   for (int chunk = 0; chunk < placement.num_chunks(rank); ++chunk) {
