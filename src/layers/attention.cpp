@@ -81,8 +81,8 @@ void Attention::attend(Context& ctx, const Saved& saved) const {
                            .shape = shape_of(ctx)});
 }
 
-void Attention::attend_again(Context& ctx, Frame& frame, Saved& saved) const {
-  saved.o = frame.alloc(saved.o.shape, saved.o.dtype);
+void Attention::attend_again(Context& ctx, const Room& room, Frame& frame, Saved& saved) const {
+  saved.o = room.like(saved.o);
   saved.lse = frame.alloc(saved.lse.shape, saved.lse.dtype);
   attend(ctx, saved);
 }

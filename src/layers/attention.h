@@ -22,8 +22,8 @@ class Attention {
   // own_rows(y) = the projection's output, complete when the token is. y is [T,C], x own rows.
   [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                               Saved& saved) const;
-  // saved.o and saved.lse again, from saved.qkv, in the frame.
-  void attend_again(Context& ctx, Frame& frame, Saved& saved) const;
+  // saved.o again, from saved.qkv, and saved.lse, which only the input half reads, in the frame.
+  void attend_again(Context& ctx, const Room& room, Frame& frame, Saved& saved) const;
   // dx is the caller's.
   void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const;
   void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x, const Saved& saved) const;

@@ -22,9 +22,9 @@ void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const
   const Shape shape = in.x.shape;
   const Tensor sum = in.pending.present() ? stash.alloc(shape, in.x.dtype) : Tensor{};
   Frame frame(ctx.work);
-  saved.norm1.y = joins_halves() ? frame.alloc(shape, in.x.dtype) : stash.alloc(shape, in.x.dtype);
+  saved.norm1.y = recomputes() ? frame.alloc(shape, in.x.dtype) : stash.alloc(shape, in.x.dtype);
   norm1_.forward(ctx, in, sum, stash, saved.norm1);
-  saved.norm2.y = joins_halves() ? saved.norm1.y : stash.alloc(shape, in.x.dtype);
+  saved.norm2.y = recomputes() ? saved.norm1.y : stash.alloc(shape, in.x.dtype);
   {
     Frame branches(ctx.work);
     const Tensor whole = branches.alloc(shape.with(0, ctx.micro.T()), in.x.dtype);
@@ -49,23 +49,27 @@ void Block::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) const
 }
 
 Tensor Block::backward_input(Context& ctx, const Tensor& dy, Stash& stash) const {
-  if (joins_halves()) return backward(ctx, dy, stash);
   auto& saved = stash.get<Saved>(id());
   const auto room = [&] {
-    return drops(ctx) ? stash.alloc(dy.shape, dy.dtype) : Tensor{};
+    return drops(ctx) ? stash.alloc_late(dy.shape, dy.dtype) : Tensor{};
   };
+  const Room late = stash.late_room();
   Frame frame(ctx.work);
   const Tensor d_normed = frame.alloc(dy.shape, dy.dtype);
+  prepare_mlp(ctx, late, saved);
   saved.d_mlp = drop_gradient(ctx, dy, mlp_site_, room());
   mlp_.backward_input(ctx, d_normed, saved.d_mlp, saved.mlp);
   const Tensor d_middle = norm2_.backward_input(ctx, d_normed, dy, stash, saved.norm2);
   saved.d_attention = drop_gradient(ctx, d_middle, attention_site_, room());
-  attention_.backward_input(ctx, d_normed, saved.d_attention, saved.attention);
+  {
+    Frame again(ctx.work);
+    prepare_attention(ctx, late, again, saved);
+    attention_.backward_input(ctx, d_normed, saved.d_attention, saved.attention);
+  }
   return norm1_.backward_input(ctx, d_normed, d_middle, stash, saved.norm1);
 }
 
 void Block::backward_weight(Context& ctx, Stash& stash) const {
-  if (joins_halves()) return;
   auto& saved = stash.get<Saved>(id());
   mlp_.backward_weight(ctx, saved.d_mlp, saved.norm2.y, saved.mlp);
   norm2_.backward_weight(ctx, saved.norm2);
@@ -73,18 +77,15 @@ void Block::backward_weight(Context& ctx, Stash& stash) const {
   norm1_.backward_weight(ctx, saved.norm1);
 }
 
-// What was not kept is there again while it is needed.
 Tensor Block::backward(Context& ctx, const Tensor& dy, Stash& stash) const {
   auto& saved = stash.get<Saved>(id());
+  const Room work{.arena = ctx.work, .what = MemClass::kWork};
   Frame frame(ctx.work);
   const Tensor d_normed = frame.alloc(dy.shape, dy.dtype);
   const Tensor room = drops(ctx) ? frame.alloc(dy.shape, dy.dtype) : Tensor{};
   {
-    Frame again(ctx.work);
-    if (joins_halves()) {
-      normalise_again(ctx, again, norm2_, saved.norm2);
-      mlp_.activate_again(ctx, again, saved.mlp);
-    }
+    const Frame again(ctx.work);
+    prepare_mlp(ctx, work, saved);
     const Tensor d_mlp = drop_gradient(ctx, dy, mlp_site_, room);
     mlp_.backward(ctx, d_normed, d_mlp, saved.norm2.y, saved.mlp);
   }
@@ -92,8 +93,7 @@ Tensor Block::backward(Context& ctx, const Tensor& dy, Stash& stash) const {
   norm2_.backward_weight(ctx, saved.norm2);
   {
     Frame again(ctx.work);
-    if (joins_halves()) normalise_again(ctx, again, norm1_, saved.norm1);
-    if (again_ == Again::kAttention) attention_.attend_again(ctx, again, saved.attention);
+    prepare_attention(ctx, work, again, saved);
     const Tensor d_attention = drop_gradient(ctx, d_middle, attention_site_, room);
     attention_.backward(ctx, d_normed, d_attention, saved.norm1.y, saved.attention);
   }
@@ -102,10 +102,16 @@ Tensor Block::backward(Context& ctx, const Tensor& dy, Stash& stash) const {
   return dx;
 }
 
-void Block::normalise_again(Context& ctx, Frame& frame, const Norm& norm,
-                            Norm::Saved& saved) const {
-  saved.y = frame.alloc(saved.y.shape, saved.y.dtype);
-  norm.forward_again(ctx, saved);
+void Block::prepare_mlp(Context& ctx, const Room& room, Saved& saved) const {
+  if (!recomputes()) return;
+  norm2_.forward_again(ctx, room, saved.norm2);
+  mlp_.activate_again(ctx, room, saved.mlp);
+}
+
+void Block::prepare_attention(Context& ctx, const Room& room, Frame& frame, Saved& saved) const {
+  if (!recomputes()) return;
+  norm1_.forward_again(ctx, room, saved.norm1);
+  if (again_ == Again::kAttention) attention_.attend_again(ctx, room, frame, saved.attention);
 }
 
 void Block::drop(Context& ctx, const Tensor& y, const Tensor& x, std::uint64_t site) const {

@@ -21,7 +21,6 @@ class Block final : public Layer {
   Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const override;
   void backward_weight(Context& ctx, Stash& stash) const override;
   Tensor backward(Context& ctx, const Tensor& dy, Stash& stash) const override;
-  bool joins_halves() const override { return again_ != Again::kNothing; }
   void collect(std::vector<Param*>& out) override;
 
  private:
@@ -38,7 +37,10 @@ class Block final : public Layer {
   // The gradient of the branch behind dropout `site`, given that of the residual.
   Tensor drop_gradient(Context& ctx, const Tensor& dy, std::uint64_t site,
                        const Tensor& room) const;
-  void normalise_again(Context& ctx, Frame& frame, const Norm& norm, Norm::Saved& saved) const;
+  // What the feed-forward's backward reads, and the attention's, where it was not kept.
+  void prepare_mlp(Context& ctx, const Room& room, Saved& saved) const;
+  void prepare_attention(Context& ctx, const Room& room, Frame& frame, Saved& saved) const;
+  bool recomputes() const { return again_ != Again::kNothing; }
   bool drops(const Context& ctx) const { return ctx.mode == Mode::kTrain && dropout_ > 0; }
 
   double dropout_;

@@ -38,8 +38,8 @@ void Mlp::activate(Context& ctx, const Saved& saved) const {
   }
 }
 
-void Mlp::activate_again(Context& ctx, Frame& frame, Saved& saved) const {
-  saved.act = frame.alloc(saved.act.shape, saved.act.dtype);
+void Mlp::activate_again(Context& ctx, const Room& room, Saved& saved) const {
+  saved.act = room.like(saved.act);
   activate(ctx, saved);
 }
 

@@ -20,8 +20,8 @@ class Mlp {
   // Without a y only the stash is filled.
   [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
                               Saved& saved) const;
-  // saved.act again, from saved.up, in the frame.
-  void activate_again(Context& ctx, Frame& frame, Saved& saved) const;
+  // saved.act again, from saved.up.
+  void activate_again(Context& ctx, const Room& room, Saved& saved) const;
   void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved& saved) const;
   void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x, const Saved& saved) const;
   void backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,

@@ -41,7 +41,8 @@ void Norm::forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash
                       .eps = eps_});
 }
 
-void Norm::forward_again(Context& ctx, Saved& saved) const {
+void Norm::forward_again(Context& ctx, const Room& room, Saved& saved) const {
+  saved.y = room.like(saved.y);
   ctx.ops.run(NormFwd{.y = saved.y,
                       .sum = {},
                       .mean = saved.mean,
@@ -56,8 +57,8 @@ void Norm::forward_again(Context& ctx, Saved& saved) const {
 
 Tensor Norm::backward_input(Context& ctx, const Tensor& dy, const Tensor& d_residual, Stash& stash,
                             Saved& saved) const {
-  saved.dw = stash.alloc(w_.local, DType::kF32);
-  if (kind_ == NormKind::kLayerNorm) saved.db = stash.alloc(b_.local, DType::kF32);
+  saved.dw = stash.alloc_late(w_.local, DType::kF32);
+  if (kind_ == NormKind::kLayerNorm) saved.db = stash.alloc_late(b_.local, DType::kF32);
   ctx.ops.run(NormBwd{.dx = saved.sum,
                       .dw = saved.dw,
                       .db = saved.db,

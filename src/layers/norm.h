@@ -26,7 +26,7 @@ class Norm {
   // saved.sum = in.x + in.pending, written to `sum`; in.x itself when nothing is pending.
   void forward(Context& ctx, const Flow& in, const Tensor& sum, Stash& stash, Saved& saved) const;
   // saved.y again, from saved.sum.
-  void forward_again(Context& ctx, Saved& saved) const;
+  void forward_again(Context& ctx, const Room& room, Saved& saved) const;
   // Gradient of the sum: of the norm, plus d_residual (may be absent). Lies in saved.sum.
   Tensor backward_input(Context& ctx, const Tensor& dy, const Tensor& d_residual, Stash& stash,
                         Saved& saved) const;

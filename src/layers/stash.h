@@ -12,18 +12,34 @@
 
 namespace orthant {
 
+// Memory for what backward computes again: work where it does both halves at once, else what lasts
+// until the second.
+struct Room {
+  Arena& arena;
+  MemClass what;
+  Tensor like(const Tensor& tensor) const { return arena.alloc(tensor.shape, tensor.dtype, what); }
+};
+
 class Stash {
  public:
   // Layers are numbered 0..num_layers-1 within their stage.
   Stash(Arena& slot, int num_layers)
       : arena_(&slot),
+        late_(&slot),
         entries_(static_cast<std::size_t>(num_layers)) {}
 
   Arena& arena() const { return *arena_; }
-  // Where tensors lie from now on.
-  void use(Arena& arena) { arena_ = &arena; }
+  Room late_room() const { return {.arena = *late_, .what = MemClass::kActivations}; }
+  // Where tensors lie from now on; `late`: those that backward_input leaves for backward_weight.
+  void use(Arena& arena, Arena& late) {
+    arena_ = &arena;
+    late_ = &late;
+  }
   Tensor alloc(const Shape& shape, DType dtype) {
     return arena_->alloc(shape, dtype, MemClass::kActivations);
+  }
+  Tensor alloc_late(const Shape& shape, DType dtype) {
+    return late_->alloc(shape, dtype, MemClass::kActivations);
   }
 
   // Forward: a small struct of named tensors. Uses no heap.
@@ -59,6 +75,7 @@ class Stash {
     alignas(std::max_align_t) std::array<std::byte, kEntryBytes> bytes;
   };
   Arena* arena_;
+  Arena* late_;
   std::vector<Entry> entries_;
 };
 

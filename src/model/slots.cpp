@@ -6,11 +6,15 @@
 
 namespace orthant {
 
-Slots::Slots(std::span<Arena* const> arenas, int num_layers, int num_chunks)
+Slots::Slots(std::span<Arena* const> arenas, std::span<Arena* const> lates, int num_layers,
+             int num_chunks)
     : home_(static_cast<std::size_t>(num_chunks), nullptr) {
   slots_.reserve(arenas.size());
   for (Arena* arena : arenas) {
     slots_.push_back({.arena = arena, .stash = Stash(*arena, num_layers), .batch = {}});
+  }
+  for (Arena* arena : lates) {
+    lates_.push_back({.arena = arena});
   }
 }
 
@@ -30,23 +34,31 @@ void Slots::begin(List list) {
                   slot.micro, slot.chunk);
     slot.last_chunk = kNone;
   }
+  for (Late& late : lates_) {
+    late.last_chunk = kNone;
+  }
 }
 
-Slots::Slot* Slots::first_free(int last_chunk) {
-  const auto found = std::find_if(slots_.begin(), slots_.end(), [last_chunk](const Slot& slot) {
-    return slot.micro == kNone && slot.last_chunk == last_chunk;
-  });
-  return found == slots_.end() ? nullptr : &*found;
+template <class Place>
+Place* Slots::pick_free(std::vector<Place>& places, int chunk) const {
+  const auto first_free = [&places](int last_chunk) -> Place* {
+    const auto found = std::find_if(places.begin(), places.end(), [=](const Place& place) {
+      return place.micro == kNone && place.last_chunk == last_chunk;
+    });
+    return found == places.end() ? nullptr : &*found;
+  };
+  Place* place = first_free(chunk);
+  if (place == nullptr) place = first_free(kNone);
+  for (int other = 0; place == nullptr && other < static_cast<int>(home_.size()); ++other) {
+    place = first_free(other);
+  }
+  return place;
 }
 
 Slots::Slot& Slots::pick(int chunk) {
   Slot*& home = home_.at(static_cast<std::size_t>(chunk));
   if (list_ == List::kForwardOnly) return home == nullptr ? slots_.front() : *home;
-  Slot* slot = first_free(chunk);
-  if (slot == nullptr) slot = first_free(kNone);
-  for (int other = 0; slot == nullptr && other < static_cast<int>(home_.size()); ++other) {
-    slot = first_free(other);
-  }
+  Slot* slot = pick_free(slots_, chunk);
   ORTHANT_CHECK(slot != nullptr, "{} slots are planned, all are taken", slots_.size());
   if (home == nullptr) home = slot;
   return *slot;
@@ -70,10 +82,30 @@ Slots::Slot& Slots::at(int chunk, int micro) {
   return *found;
 }
 
+Slots::Slot& Slots::split(int chunk, int micro) {
+  Slot& slot = at(chunk, micro);
+  Late* late = pick_free(lates_, chunk);
+  ORTHANT_CHECK(late != nullptr, "{} backwards between their halves are planned, {}.{} is one more",
+                lates_.size(), micro, chunk);
+  late->micro = micro;
+  late->last_chunk = chunk;
+  slot.late = late->arena;
+  slot.settle();
+  return slot;
+}
+
 void Slots::close(int chunk, int micro) {
   Slot& slot = at(chunk, micro);
   slot.stash.clear();
   slot.arena->rewind({});
+  if (slot.late != nullptr) {
+    slot.late->rewind({});
+    std::find_if(lates_.begin(), lates_.end(), [&slot](const Late& late) {
+      return late.arena == slot.late;
+    })->micro = kNone;
+    slot.late = nullptr;
+    slot.settle();
+  }
   if (slot.host != nullptr) slot.host->rewind({});
   std::fill(slot.parcels.begin(), slot.parcels.end(), StashOffload::Parcel{});
   slot.last_chunk = chunk;

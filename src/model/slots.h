@@ -1,5 +1,6 @@
-// Slots: the arenas of the stashes in flight on one rank, shared by its chunks. Which slot a
-// micro-batch gets follows from the list of actions alone: a dry run fills the same ones.
+// Slots: the arenas of the stashes in flight on one rank, shared by its chunks, and of what lies
+// between the halves of a backward. Which a micro-batch gets follows from the list of actions
+// alone: a dry run fills the same ones.
 #pragma once
 
 #include <span>
@@ -20,11 +21,16 @@ class Slots {
     int chunk = kNone;  // whose micro-batch is in it
     int micro = kNone;
     int last_chunk = kNone;  // the one before, in this run of the list
+    Arena* late = nullptr;   // for what the first half of a backward leaves to the second
     Arena* host = nullptr;   // for what leaves: null when nothing does
     std::vector<StashOffload::Parcel> parcels = {};
+    // The stash lies in this slot.
+    void settle() { stash.use(*arena, late == nullptr ? *arena : *late); }
   };
-  // One arena a micro-batch in flight; `num_layers` of the longest chunk.
-  Slots(std::span<Arena* const> arenas, int num_layers, int num_chunks);
+  // One arena a micro-batch in flight, and one of `lates` a micro-batch between the halves of its
+  // backward; `num_layers` of the longest chunk.
+  Slots(std::span<Arena* const> arenas, std::span<Arena* const> lates, int num_layers,
+        int num_chunks);
 
   // One host arena a slot; `num_parcels` of the chunk with most.
   void add_hosts(std::span<Arena* const> hosts, int num_parcels);
@@ -38,15 +44,24 @@ class Slots {
   // alone has one micro-batch in flight: it gets the slot that a training gave the chunk first.
   Slot& open(int chunk, int micro);
   Slot& at(int chunk, int micro);
+  // The same when a backward's input half comes alone: with a late arena, chosen as a slot is.
+  Slot& split(int chunk, int micro);
   void close(int chunk, int micro);
 
  private:
   static constexpr int kNone = -1;
-  Slot* first_free(int last_chunk);
+  struct Late {
+    Arena* arena;
+    int micro = kNone;  // kNone: free
+    int last_chunk = kNone;
+  };
+  template <class Place>
+  Place* pick_free(std::vector<Place>& places, int chunk) const;
   Slot& pick(int chunk);
 
   List list_ = List::kTraining;
   std::vector<Slot> slots_;
+  std::vector<Late> lates_;
   std::vector<Slot*> home_;  // by chunk: the slot that a training gave it first
 };
 

@@ -49,7 +49,7 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
                     ? all_rows_
                     : all_rows_.with(0, all_rows_[0] / parts.mesh.tp().size())),
       parts_(parts),
-      slots_(parts.slots, longest(chunks), static_cast<int>(chunks.size())),
+      slots_(parts.slots, parts.lates, longest(chunks), static_cast<int>(chunks.size())),
       again_(parts.again, 1),
       loader_(parts.device, sizes.B, sizes.S) {
   int first_layer = 0;
@@ -151,7 +151,10 @@ void ModelStage::forward(int chunk, int micro) {
       parts_.store.use(unit);
     }
     const int place = own.chunk.leaving_place(i);
-    if (place >= 0) slot.stash.use(parts_.offload->open(place));
+    if (place >= 0) {
+      Arena& window = parts_.offload->open(place);
+      slot.stash.use(window, window);
+    }
     Flow out{.x = {}, .pending = addends[i % 2], .ready = {}};
     if (&layer != own.chunk.head()) {
       out.x = output_stays(own.chunk, i) ? slot.stash.alloc(own_rows_, sizes_.compute)
@@ -162,7 +165,7 @@ void ModelStage::forward(int chunk, int micro) {
     if (place >= 0 && run_.list == Slots::List::kTraining) {
       parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
     }
-    slot.stash.use(*slot.arena);
+    slot.settle();
     for (const int unit : own.chunk.units_of(i)) {
       parts_.store.release(unit);
     }
@@ -198,7 +201,7 @@ void ModelStage::begin_action(char kind, int chunk, int micro) {
 void ModelStage::run_backward(int chunk, int micro, Half half) {
   begin_action(half == Half::kBoth ? 'B' : half == Half::kInput ? 'I' : 'W', chunk, micro);
   const Part& own = part(chunk);
-  Slots::Slot& slot = slots_.at(chunk, micro);
+  Slots::Slot& slot = half == Half::kInput ? slots_.split(chunk, micro) : slots_.at(chunk, micro);
   Context ctx = context(slot);
   const auto closing =
       micro == run_.num_micros - 1 ? ParamStore::Micro::kLast : ParamStore::Micro::kMore;
@@ -218,7 +221,8 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
     }
     const int place = own.chunk.leaving_place(i);
     if (place >= 0) {
-      slot.stash.use(parts_.offload->arrive(place, slot.parcels[static_cast<std::size_t>(place)]));
+      Arena& window = parts_.offload->arrive(place, slot.parcels[static_cast<std::size_t>(place)]);
+      slot.stash.use(window, window);
       fetch_below(own, i, half, slot);
     }
     if (does_input(half)) {
@@ -233,7 +237,7 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
     if (place >= 0 && !does_weight(half, layer)) {
       parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
     }
-    slot.stash.use(*slot.arena);
+    slot.settle();
     for (const int unit : own.chunk.units_of(i)) {
       if (does_weight(half, layer)) parts_.store.close_grads(unit, closing);
       parts_.store.release(unit);
@@ -262,7 +266,7 @@ void ModelStage::fetch_below(const Part& part, int layer, Half half, Slots::Slot
 // For a weight half that comes later.
 Tensor ModelStage::keep_gradient(Stash& stash, const Tensor& dy) {
   if (dy.absent()) return dy;
-  const Tensor kept = stash.alloc(dy.shape, dy.dtype);
+  const Tensor kept = stash.alloc_late(dy.shape, dy.dtype);
   parts_.ops.run(Copy{.y = kept, .x = dy});
   return kept;
 }

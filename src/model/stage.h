@@ -31,6 +31,7 @@ class ModelStage final : public Stage {
     Arena& messages;
     Arena& again;               // for blocks whose forward runs again
     std::vector<Arena*> slots;  // one a micro-batch in flight
+    std::vector<Arena*> lates;  // one a micro-batch between the halves of its backward
     // Where layers leave for the host; null and empty otherwise.
     StashOffload* offload;
     std::vector<Arena*> hosts;  // one a slot

@@ -82,6 +82,16 @@ int in_flight(const RankActions& actions) {
   return most;
 }
 
+int between_halves(const RankActions& actions) {
+  int now = 0;
+  int most = 0;
+  for (const Action& action : actions) {
+    if (action.kind == Action::Kind::kBackwardInput) most = std::max(most, ++now);
+    if (action.kind == Action::Kind::kBackwardWeight) --now;
+  }
+  return most;
+}
+
 std::string to_text(const RankActions& actions) {
   std::string text;
   for (const Action& action : actions) {

@@ -89,6 +89,9 @@ double bubble(const Schedule& lowered, const Placement& placement, double forwar
 int in_flight(const RankActions& actions, int chunk);
 int in_flight(const RankActions& actions);
 
+// Micro-batches between the halves of their backward at once, of all chunks together.
+int between_halves(const RankActions& actions);
+
 // "F0 F1 B0 B1"; I and W for the halves of a backward, sendF, recvF, sendB, recvB for messages;
 // chunks above 0 as "F0.1".
 std::string to_text(const RankActions& actions);

@@ -134,9 +134,17 @@ void Rank::build_chunks() {
 std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
                                               const std::optional<MemoryPlan>& capacities) {
   Arena& messages = make_arena("messages", capacities);
+  // An evaluation takes one slot.
+  const bool trains = config_.purpose == Purpose::kTrain;
+  const int num_slots = trains ? most_of([](const auto& list) { return in_flight(list); }) : 1;
+  const int num_lates = trains ? most_of(between_halves) : 0;
   std::vector<Arena*> slots;
-  for (int i = 0; i < num_slots(); ++i) {
+  for (int i = 0; i < num_slots; ++i) {
     slots.push_back(&make_arena(fmt::format("slot{}", i), capacities));
+  }
+  std::vector<Arena*> lates;
+  for (int i = 0; i < num_lates; ++i) {
+    lates.push_back(&make_arena(fmt::format("late{}", i), capacities));
   }
   std::vector<Arena*> hosts;
   if (config_.layout.offload == "stash") hosts = make_offload(slots.size(), capacities);
@@ -156,6 +164,7 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
                                                         .messages = messages,
                                                         .again = make_arena("again", capacities),
                                                         .slots = std::move(slots),
+                                                        .lates = std::move(lates),
                                                         .offload = offload_.get(),
                                                         .hosts = std::move(hosts)});
 }
@@ -175,13 +184,11 @@ std::vector<Arena*> Rank::make_offload(std::size_t num_slots,
   return hosts;
 }
 
-// As many as the largest step takes; an evaluation takes one.
-int Rank::num_slots() {
-  if (config_.purpose == Purpose::kInfer) return 1;
+int Rank::most_of(const std::function<int(const RankActions&)>& count) {
   const auto rank = static_cast<std::size_t>(mesh_->coord(Axis::kPp));
-  int most = in_flight(programs_.training(config_.max_micros)[rank]);
+  int most = count(programs_.training(config_.max_micros)[rank]);
   for (const int micros : config_.other_micros) {
-    most = std::max(most, in_flight(programs_.training(micros)[rank]));
+    most = std::max(most, count(programs_.training(micros)[rank]));
   }
   return most;
 }

@@ -122,7 +122,8 @@ class Rank {
   std::unique_ptr<ModelStage> build_stage(Arena& work, const std::optional<MemoryPlan>& capacities);
   std::vector<Arena*> make_offload(std::size_t num_slots,
                                    const std::optional<MemoryPlan>& capacities);
-  int num_slots();
+  // The largest of all steps' lists.
+  int most_of(const std::function<int(const RankActions&)>& count);
   void run(const ModelStage::Run& run);
   void write_state(double inv_tokens);
   StepResult read_result();

@@ -43,6 +43,53 @@ TEST(Recompute, EachKindSavesMoreThanTheOneBefore) {
   }
 }
 
+RankConfig in_halves(const char* schedule) {
+  RankConfig config = config_of("llama", 1);
+  config.layout.schedule = schedule;
+  config.layout.pp = 3;
+  config.layout.ranks = 3;
+  config.layout.virtual_stages = schedule == std::string("zero_bubble_v") ? 2 : 1;
+  config.max_micros = 6;
+  return config;
+}
+
+// Parameters' gradients wait for the second half, but for blocks that keep their input alone.
+TEST(Recompute, LeavesTheWeightHalfForLater) {
+  for (const char* schedule : {"zero_bubble", "zero_bubble_v"}) {
+    RankConfig config = in_halves(schedule);
+    for (const std::string recompute : {"none", "cheap", "attention", "block"}) {
+      config.layout.recompute = recompute;
+      const DryRun run = dry_run(config, 1, 0);
+      int early = 0;
+      int late = 0;
+      for (const Entry& entry : run.step) {
+        if (entry.what != "linear_bwd_weight") continue;
+        ++(entry.at.kind == 'I' ? early : late);
+      }
+      EXPECT_EQ(early > 0, recompute == "block") << schedule << ", " << recompute;
+      EXPECT_EQ(late > 0, recompute != "block") << schedule << ", " << recompute;
+    }
+  }
+}
+
+// What was computed again is held for the micro-batches between their halves alone: of them the
+// first stage has one, the last as many as are in flight.
+TEST(Recompute, SavesWithZeroBubbleWhereForwardsWait) {
+  RankConfig config = in_halves("zero_bubble");
+  const auto bytes_of = [&config](const char* recompute, int stage) {
+    config.layout.recompute = recompute;
+    const ClassBytes bytes = dry_run(config, stage, 0).memory.by_class();
+    return static_cast<double>(bytes[static_cast<std::size_t>(MemClass::kActivations)]);
+  };
+  for (const int stage : {0, 1, 2}) {
+    const double all = bytes_of("none", stage);
+    for (const char* recompute : {"cheap", "attention"}) {
+      const double share = bytes_of(recompute, stage) / all;
+      EXPECT_LE(share, stage == 0 ? 0.85 : stage == 1 ? 0.95 : 1.0) << recompute;
+    }
+  }
+}
+
 // T*C elements of f32 are 32 KiB.
 TEST(Recompute, OfABlockKeepsItsInputAlone) {
   constexpr std::int64_t kInput = 2 * 64 * 64 * 4;

@@ -1,6 +1,7 @@
 // Slots: who gets which arena.
 #include "model/slots.h"
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +22,12 @@ class SlotsTest : public testing::Test {
           std::make_unique<Arena>(*device_, in_flight_, "slot" + std::to_string(i), 1 << 16));
       pointers_.push_back(arenas_.back().get());
     }
-    slots_ = std::make_unique<Slots>(pointers_, 2, 2);
+    for (int i = 0; i < 2; ++i) {
+      lates_.push_back(
+          std::make_unique<Arena>(*device_, in_flight_, "late" + std::to_string(i), 1 << 16));
+    }
+    const std::array<Arena*, 2> lates = {lates_[0].get(), lates_[1].get()};
+    slots_ = std::make_unique<Slots>(pointers_, lates, 2, 2);
   }
   std::string opened(int chunk, int micro) { return slots_->open(chunk, micro).arena->name(); }
 
@@ -29,6 +35,7 @@ class SlotsTest : public testing::Test {
   InFlight in_flight_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<Arena*> pointers_;
+  std::vector<std::unique_ptr<Arena>> lates_;
   std::unique_ptr<Slots> slots_;
 };
 
@@ -42,6 +49,28 @@ TEST_F(SlotsTest, AChunkReturnsToASlotThatItHeld) {
   EXPECT_EQ(opened(1, 2), "slot2");  // a fresh one before that of another chunk
   EXPECT_EQ(opened(1, 3), "slot0");
   EXPECT_THROW((void)slots_->open(0, 4), Error);
+}
+
+TEST_F(SlotsTest, ABackwardInHalvesHasALateArenaUntilItsEnd) {
+  slots_->begin(Slots::List::kTraining);
+  const auto split = [&](int chunk, int micro) {
+    slots_->open(chunk, micro);
+    return slots_->split(chunk, micro).late->name();
+  };
+  EXPECT_EQ(split(0, 0), "late0");
+  EXPECT_EQ(split(1, 0), "late1");
+  Stash& stash = slots_->at(1, 0).stash;
+  stash.alloc({4}, DType::kF32);
+  EXPECT_EQ(lates_[1]->top(), 0);
+  stash.alloc_late({4}, DType::kF32);
+  EXPECT_EQ(lates_[1]->top(), Arena::kAlign);
+  EXPECT_THROW((void)split(0, 1), Error);
+  slots_->close(0, 0);
+  slots_->close(1, 0);
+  EXPECT_EQ(lates_[1]->top(), 0);
+  EXPECT_EQ(split(1, 2), "late1");  // one that held the chunk before
+  slots_->open(0, 2);
+  EXPECT_EQ(slots_->at(0, 2).late, nullptr);
 }
 
 TEST_F(SlotsTest, EveryRunOfAListHandsOutTheSame) {

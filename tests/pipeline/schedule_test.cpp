@@ -112,6 +112,12 @@ TEST(Schedules, InFlightCountsEachChunkUntilItsWeightPass) {
   EXPECT_EQ(in_flight(actions, 1), 2);
   EXPECT_EQ(in_flight(actions, 2), 0);
   EXPECT_EQ(in_flight(actions), 4);
+  EXPECT_EQ(between_halves(actions), 1);
+  EXPECT_EQ(between_halves(from_text("F0 I0 F1 I1 W0 I0.1 W1 W0.1")), 2);
+  const Schedule halved = zero_bubble(4, 8);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(between_halves(halved[static_cast<std::size_t>(rank)]), rank + 1);
+  }
 }
 
 TEST(Schedules, LoweringKeepsSlots) {

@@ -244,6 +244,29 @@ TEST(Plan, BubbleFollowsFlops) {
   EXPECT_FALSE(plan.time.has_value());
 }
 
+// What blocks compute again before a backward leaves its weight half to fill gaps.
+TEST(Plan, ZeroBubbleStaysAheadWithRecompute) {
+  RunConfig config;
+  config.model = preset("tiny-llama");
+  config.model.layers = 8;
+  config.model.vocab = 8;
+  config.layout.ranks = 4;
+  config.layout.pp = 4;
+  config.train.global_batch = 8;
+  const auto bubble_with = [&config](const char* schedule) {
+    config.layout.schedule = schedule;
+    config.layout.virtual_stages = schedule == std::string("zero_bubble_v") ? 2 : 1;
+    validate(config);
+    return make_plan({.job = {.config = config}, .machine = load_machine("cpu")}).bubble;
+  };
+  for (const char* recompute : {"none", "cheap", "attention"}) {
+    config.layout.recompute = recompute;
+    const double plain = bubble_with("1f1b");
+    EXPECT_LT(bubble_with("zero_bubble"), 0.6 * plain) << recompute;
+    EXPECT_LT(bubble_with("zero_bubble_v"), 0.7 * plain) << recompute;
+  }
+}
+
 TEST(Plan, WhatDoesNotFitNamesClassesAndChanges) {
   const std::vector<std::string> options = {"--layout.tp=1", "--layout.pp=1", "--layout.ranks=16",
                                             "--layout.micro_batch=2"};
