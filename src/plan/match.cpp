@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "train/run_schedule.h"
 
 namespace orthant {
 namespace {
@@ -78,9 +79,16 @@ class Matcher {
     for (const Program& program : world.kinds) {
       sequences_.push_back(sequences_of(program));
     }
-    num_ranks_of_.resize(world.kinds.size());
     for (const int kind : world.kind_of) {
-      ++num_ranks_of_[static_cast<std::size_t>(kind)];
+      const Sequences& own = sequences_[static_cast<std::size_t>(kind)];
+      for (const auto& [lane, sequence] : own.collectives) {
+        ++num_ranks_with_[sequence.hash];
+      }
+      for (const auto* messages : {&own.sends, &own.receives}) {
+        for (const auto& [key, sequence] : *messages) {
+          ++num_ranks_with_[sequence.hash];
+        }
+      }
     }
   }
 
@@ -152,12 +160,14 @@ class Matcher {
     }
   }
 
-  // Of two members alone, the one whose kind is rarer has been changed.
+  // Of two members alone, the one that does what fewer ranks of the world do has been changed.
   std::pair<int, int> weight(const std::map<std::uint64_t, int>& votes, int rank, Lane lane) const {
-    return {votes.at(collectives(rank, lane).hash), num_ranks(rank)};
+    const Sequence& sequence = collectives(rank, lane);
+    return {votes.at(sequence.hash), num_ranks_with(sequence)};
   }
-  int num_ranks(int rank) const {
-    return num_ranks_of_[static_cast<std::size_t>(world_.kind_of[static_cast<std::size_t>(rank)])];
+  int num_ranks_with(const Sequence& sequence) const {
+    const auto found = num_ranks_with_.find(sequence.hash);
+    return found == num_ranks_with_.end() ? 0 : found->second;
   }
 
   void check_messages(const Group& group, int from, int to) {
@@ -168,7 +178,7 @@ class Matcher {
     if (sent.hash == received.hash && sent.calls.size() == received.calls.size()) return;
     const Side send = {source, &sent, true};
     const Side receive = {target, &received, true};
-    if (num_ranks(source) <= num_ranks(target)) {
+    if (num_ranks_with(sent) <= num_ranks_with(received)) {
       compare(group, send, receive);
     } else {
       compare(group, receive, send);
@@ -247,21 +257,42 @@ class Matcher {
   const World& world_;
   const Classes& classes_;
   const Sequence none_;
-  std::vector<Sequences> sequences_;  // by kind
-  std::vector<int> num_ranks_of_;     // by kind
+  std::vector<Sequences> sequences_;             // by kind
+  std::map<std::uint64_t, int> num_ranks_with_;  // by hash of a sequence
   std::set<std::vector<int>> checked_;
   std::vector<Mismatch> found_;
 };
+
+// ZeRO cuts parameters into shards without regard to where one ends: ranks along dp update, and add
+// over tp what several hold, in other portions.
+void add_kinds_by_shard(const RankConfig& config, World& world, const StepReader& read) {
+  const LayoutConfig& layout = config.layout;
+  if (layout.zero_stage == 0 || layout.dp() == 1 || layout.ranks > kMostRead) return;
+  Programs programs(schedule_choice(layout));
+  std::map<std::pair<int, int>, int> known;  // kind of the first of dp, place in dp
+  for (int rank = 0; rank < layout.ranks; ++rank) {
+    const auto coords = mesh_shape(layout).coords_of(rank);
+    const int dp = coords[static_cast<std::size_t>(Axis::kDp)];
+    if (dp == 0) continue;
+    int& kind_of = world.kind_of[static_cast<std::size_t>(rank)];
+    const auto [kind, is_new] =
+        known.emplace(std::pair(kind_of, dp), static_cast<int>(world.kinds.size()));
+    if (is_new) dry_run_memory(config, rank, 0, read, &programs);
+    kind_of = kind->second;
+  }
+}
 
 }  // namespace
 
 DryWorld dry_world(const RankConfig& config, int num_eval_micros) {
   DryWorld dry;
   World& world = dry.world;
-  dry.memory = plan_run(config, num_eval_micros, [&world](std::span<const Entry> step) {
+  const StepReader read = [&world](std::span<const Entry> step) {
     world.kinds.push_back(make_program(step, world.tables));
-  });
+  };
+  dry.memory = plan_run(config, num_eval_micros, read);
   world.kind_of = dry.memory.kind_of;
+  add_kinds_by_shard(config, world, read);
   world.groups = make_groups(config);
   return dry;
 }

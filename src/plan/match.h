@@ -10,7 +10,7 @@
 
 namespace orthant {
 
-// Two ranks of a group that do not ask the same. The first named is that whose kind is rarer.
+// Two ranks of a group that do not ask the same. The first named does what fewer ranks do.
 struct Mismatch {
   int rank;
   std::string place;  // where in the rank's step: "B3 h.2"
@@ -36,6 +36,9 @@ struct DryWorld {
   RunPlan memory;
   World world;
 };
+// On up to kMostRead ranks each rank's step is read from a dry run that equals its own. On more the
+// first of dp stands for the others, which update the same number of elements in other portions.
+inline constexpr int kMostRead = 64;
 DryWorld dry_world(const RankConfig& config, int num_eval_micros);
 
 }  // namespace orthant

@@ -16,15 +16,22 @@ int first_of(const RunPlan& plan, int kind) {
   return static_cast<int>(found - plan.kind_of.begin());
 }
 
-// "48 x stage 3, tp 1.."
+// "48 x stage 3, tp 1..7", "12 x stage 0, tp 2, 4, 6"
 std::string kind_title(const LayoutConfig& layout, const RunPlan& plan, int kind) {
-  const auto coords = mesh_shape(layout).coords_of(first_of(plan, kind));
+  const int first = first_of(plan, kind);
+  const auto coords = mesh_shape(layout).coords_of(first);
   const auto count = std::count(plan.kind_of.begin(), plan.kind_of.end(), kind);
-  const int tp = coords[static_cast<std::size_t>(Axis::kTp)];
-  return fmt::format("{} x stage {}{}", count, coords[static_cast<std::size_t>(Axis::kPp)],
-                     layout.tp == 1 ? ""
-                     : tp == 0      ? ", tp 0"
-                                    : ", tp 1..");
+  const std::string title =
+      fmt::format("{} x stage {}", count, coords[static_cast<std::size_t>(Axis::kPp)]);
+  if (layout.tp == 1) return title;
+  std::vector<std::string> members;
+  const int own = coords[static_cast<std::size_t>(Axis::kTp)];
+  for (int tp = own; tp < layout.tp; ++tp) {  // neighbouring ranks
+    if (plan.kind_of[static_cast<std::size_t>(first + tp - own)] != kind) continue;
+    members.push_back(fmt::format("{}", tp));
+  }
+  const bool is_run = members.size() > 2 && own + static_cast<int>(members.size()) == layout.tp;
+  return title + ", tp " + (is_run ? fmt::format("{}..{}", own, layout.tp - 1) : join(members));
 }
 
 // All kinds, or the ends and the fullest of many.
@@ -119,13 +126,14 @@ RunPlan plan_run(const RankConfig& config, int num_eval_micros, const StepReader
   RunPlan plan;
   Programs programs(schedule_choice(config.layout));
   const MeshShape mesh = mesh_shape(config.layout);
-  std::map<std::pair<int, bool>, int> known;
+  const int copies = kv_copies(config.model, config.layout);
+  std::map<std::array<int, 3>, int> known;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const auto coords = mesh.coords_of(rank);
     const int stage = coords[static_cast<std::size_t>(Axis::kPp)];
-    const bool first_tp = coords[static_cast<std::size_t>(Axis::kTp)] == 0;
-    const auto [kind, is_new] =
-        known.emplace(std::pair(stage, first_tp), static_cast<int>(plan.kinds.size()));
+    const int tp = coords[static_cast<std::size_t>(Axis::kTp)];
+    const std::array<int, 3> key = {stage, tp == 0 ? 1 : 0, tp % copies == 0 ? 1 : 0};
+    const auto [kind, is_new] = known.emplace(key, static_cast<int>(plan.kinds.size()));
     if (is_new) {
       plan.kinds.push_back(dry_run_memory(config, rank, num_eval_micros, read, &programs));
     }

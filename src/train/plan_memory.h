@@ -38,8 +38,9 @@ struct RunPlan {
   std::int64_t fullest_bytes() const;  // of the fullest rank
 };
 
-// Ranks of one stage are alike but for the first of tp, which adds biases and counts what all hold.
-// `read` sees the step of one rank of each kind, in the order of RunPlan::kinds.
+// Ranks of one stage are alike but for the first of tp, which adds biases and counts what all hold,
+// and the first of those that hold one key-value head, which counts that. `read` sees the step of
+// one rank of each kind, in the order of RunPlan::kinds.
 RunPlan plan_run(const RankConfig& config, int num_eval_micros, const StepReader& read = {});
 
 // Rows of the table of memory by class, one a kind of rank; of many kinds the first, the fullest
