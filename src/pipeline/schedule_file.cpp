@@ -45,10 +45,13 @@ class Reader {
       read_line(text.substr(0, end));
       text.remove_prefix(std::min(end + 1, text.size()));
     }
-    if (!placement_) fail("the file has no line 'placement straight', 'looped N' or 'v'");
+    if (!placement_) {
+      fail_user("layout.schedule_file={} has no line 'placement straight', 'looped N' or 'v'",
+                path_);
+    }
     if (static_cast<int>(compute_.size()) != num_ranks_) {
-      fail(fmt::format("the file has {} ranks, layout.pp={}; write a line for each",
-                       compute_.size(), num_ranks_));
+      fail_user("layout.schedule_file={} has {} ranks, layout.pp={}; write a line for each", path_,
+                compute_.size(), num_ranks_);
     }
     prove();
     return {std::move(*placement_), compute_, count_micros(compute_)};

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "train/run_batch.h"
 #include "train/run_config.h"
 #include "train/run_limits.h"
 #include "train/run_schedule.h"
@@ -93,6 +94,10 @@ void check_layout_numbers(const LayoutConfig& layout) {
   if (layout.schedule == "file" && layout.schedule_file.empty()) {
     fail_user("layout.schedule='file' needs layout.schedule_file; give the file");
   }
+  if (layout.schedule != "file" && !layout.schedule_file.empty()) {
+    fail_user("layout.schedule_file='{}' needs layout.schedule='file', which is '{}'; keep one",
+              layout.schedule_file, layout.schedule);
+  }
 }
 
 void check_numbers(const RunConfig& config) {
@@ -100,6 +105,7 @@ void check_numbers(const RunConfig& config) {
   const TrainConfig& train = config.train;
   check_least("train.steps", train.steps, 0);
   check_least("train.global_batch", train.global_batch, 1);
+  check_least("train.accumulation", train.accumulation, 0);
   check_least("train.seq_length", train.seq_length, 0);
   if (train.seed < 0) fail_user("train.seed={} is negative; give 0 or more", train.seed);
   check_least("train.eval_interval", train.eval_interval, 0);
@@ -137,13 +143,6 @@ std::string fitting_tps(const ModelConfig& model) {
     if (tp_fits(model, tp)) fitting.push_back(fmt::format("{}", tp));
   }
   return or_list(fitting);
-}
-
-// "6 or 9": the multiples of `unit` around `number`, from `unit` on.
-std::string nearest_multiples(std::int64_t number, std::int64_t unit) {
-  const std::int64_t below = number / unit * unit;
-  if (below == 0) return fmt::format("{}", unit);
-  return fmt::format("{} or {}", below, below + unit);
 }
 
 void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
@@ -207,32 +206,6 @@ void check_ranks(const LayoutConfig& layout) {
   if (layout.ranks % unit != 0) {
     fail_user("layout.ranks={} is not a multiple of tp*pp={}*{}={}; use {} ranks", layout.ranks,
               layout.tp, layout.pp, unit, nearest_multiples(layout.ranks, unit));
-  }
-}
-
-void check_batch(const std::string& option, std::int64_t batch, const LayoutConfig& layout) {
-  const std::int64_t unit = layout.micro_batch * layout.dp();
-  if (batch % unit != 0) {
-    fail_user("{}={} is not a multiple of micro_batch*dp={}*{}={}; use {}", option, batch,
-              layout.micro_batch, layout.dp(), unit, nearest_multiples(batch, unit));
-  }
-}
-
-void check_batches(const RunConfig& config) {
-  check_batch("train.global_batch", config.train.global_batch, config.layout);
-  std::int64_t before = 0;
-  for (const std::vector<std::int64_t>& entry : config.train.batch_ramp) {
-    if (entry.size() != 2) {
-      fail_user("train.batch_ramp has an entry of {} numbers; write [from_step, global_batch]",
-                entry.size());
-    }
-    if (entry[0] <= before) {
-      fail_user("train.batch_ramp has from_step={} behind {}; steps must rise from 1 on", entry[0],
-                before);
-    }
-    before = entry[0];
-    check_least("train.batch_ramp: global_batch", entry[1], 1);
-    check_batch("train.batch_ramp: global_batch", entry[1], config.layout);
   }
 }
 
@@ -335,8 +308,8 @@ void validate(RunConfig& config) {
   check_numbers(config);
   check_lr(config.lr());
   check_built(config);
-  check_ranks(config.layout);
   check_tp(config.model, config.layout);
+  check_ranks(config.layout);
   check_batches(config);
   settle_schedule(config);
   check_stages(config.model, config.layout);

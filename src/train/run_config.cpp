@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/toml.h"
 #include "hf/hf_config.h"
+#include "train/run_batch.h"
 
 namespace orthant {
 namespace {
@@ -107,6 +108,7 @@ RunConfig parse_run_config(std::string_view text, const std::string& source,
   }
   complete(config.model);
   check_weights(config, options);
+  settle_batch(config, options);
   validate(config);
   return config;
 }

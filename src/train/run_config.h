@@ -33,6 +33,7 @@ struct ModelOrigin {
 struct TrainConfig {
   std::int64_t steps = 100;
   std::int64_t global_batch = 1;
+  std::int64_t accumulation = 0;
   std::vector<std::vector<std::int64_t>> batch_ramp;
   std::int64_t seq_length = 0;  // validate() fills it
   std::int64_t seed = 1;
@@ -45,6 +46,9 @@ struct TrainConfig {
   void fields(Visitor&& v) {
     v("steps", steps, "optimizer updates");
     v("global_batch", global_batch, "sequences of one step");
+    v("accumulation", accumulation,
+      "micro-batches of a step on each dp rank; given, global_batch or micro_batch may be left out "
+      "(0: global_batch / (micro_batch * dp))");
     v("batch_ramp", batch_ramp,
       "[[from_step, global_batch], ...]: other batch sizes from those steps on");
     v("seq_length", seq_length, "tokens of a sequence; 0: the model's max_positions");

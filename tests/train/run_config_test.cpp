@@ -221,14 +221,12 @@ TEST(RunConfig, LayoutsThatDoNotFitAreRefused) {
        "layout.virtual_stages=3 does not go with layout.schedule='zero_bubble_v', whose stages "
        "have "
        "two parts; use 2, or layout.schedule='interleaved'"},
+      {{"--layout.schedule_file=mine.txt"},
+       "layout.schedule_file='mine.txt' needs layout.schedule='file', which is '1f1b'; keep one"},
+      {{"--layout.tp=3", "--layout.ranks=4"},
+       "layout.tp=3 does not divide num_heads=16; use 1, 2, 4, 8 or 16"},
       {{"--layout.schedule=interleaved", "--layout.virtual_stages=65"},
        "layout.virtual_stages=65 is above 64; lower it"},
-      {{"--layout.ranks=4", "--layout.micro_batch=2", "--train.global_batch=12"},
-       "train.global_batch=12 is not a multiple of micro_batch*dp=2*4=8; use 8 or 16"},
-      {{"--layout.ranks=4"},
-       "train.global_batch=1 is not a multiple of micro_batch*dp=1*4=4; use 4"},
-      {{"--layout.ranks=2", "--train.global_batch=2", "--train.batch_ramp=[[10, 4], [20, 7]]"},
-       "train.batch_ramp: global_batch=7 is not a multiple of micro_batch*dp=1*2=2; use 6 or 8"},
       {{"--train.batch_ramp=[[10, 4], [10, 8]]"},
        "train.batch_ramp has from_step=10 behind 10; steps must rise from 1 on"},
       {{"--train.batch_ramp=[[10]]"},
