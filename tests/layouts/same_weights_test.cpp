@@ -77,6 +77,26 @@ TEST(SameBits, LlamaInBf16OnDp2) {
   expect_promise_of_bits(c, 1, 2);
 }
 
+// One micro-batch a step, and fewer than stages; 5 blocks on 4 stages and 509 words on 2 tp ranks.
+TEST(SameBits, WithFewerMicroBatchesThanStages) {
+  Case c{small("gpt")};
+  c.model.layers = 5;
+  for (const int micro_batch : {4, 8}) {
+    for (const int tp : {1, 2}) {
+      const Curve base = run(training_of(c, tp, 1, 1, micro_batch));
+      for (const char* schedule :
+           {"gpipe", "1f1b", "interleaved", "zero_bubble", "zero_bubble_v"}) {
+        SCOPED_TRACE(fmt::format("{}, tp {}, micro-batch {}", schedule, tp, micro_batch));
+        const bool is_v = schedule == std::string("zero_bubble_v");
+        Training training = training_of(c, tp, is_v ? 2 : 4, 1, micro_batch);
+        training.config.layout.schedule = schedule;
+        training.config.layout.virtual_stages = is_v ? 2 : 1;
+        expect_same_bits(base, run(training));
+      }
+    }
+  }
+}
+
 // Layouts that round differently agree with one rank, and that with the formula backend.
 void expect_same_curve(const Case& c, const std::vector<std::array<int, 4>>& layouts) {
   Training reference = training_of(c, 1, 1, 1, 1);

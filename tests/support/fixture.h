@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -98,6 +99,9 @@ struct Training {
   std::string ops = "cpu";
   int num_threads = 1;
   bool wants_grads = false;
+  // Another world than that of the threads; null: theirs.
+  std::function<std::unique_ptr<Communicator>(ThreadWorld& world, int rank, const CommParts& parts)>
+      join;
 
   double lr_at(int step) const {
     if (step <= warmup) return max_lr * step / warmup;
@@ -151,11 +155,14 @@ inline Curve train(const Training& training, const ParamSource& source,
   run_rank_threads(world, [&](int r) {
     const DryRun plan = dry_run(config, r, 0);
     const auto device = make_device(training.ops, gpu_of(r));
-    const Backend backend{
-        .device = *device,
-        .ops = training.ops,
-        .join_world = [&](const CommParts& parts) { return world.join(r, parts); },
-        .num_threads = training.num_threads};
+    const Backend backend{.device = *device,
+                          .ops = training.ops,
+                          .join_world =
+                              [&](const CommParts& parts) {
+                                return training.join ? training.join(world, r, parts)
+                                                     : world.join(r, parts);
+                              },
+                          .num_threads = training.num_threads};
     Rank rank(config, backend, plan.memory);
     rank.store().load(source);
     const int dp_rank = rank.mesh().coord(Axis::kDp);
