@@ -157,6 +157,13 @@ void HostUpdates::start(const Unit& unit, Piece& piece) {
   if (buffer.value.present()) buffer.coming = piece.coming;
 }
 
+int HostUpdates::pending_after(int unit) const {
+  for (int next = unit + 1; next < static_cast<int>(units_.size()); ++next) {
+    if (is_pending(next)) return next;
+  }
+  return -1;
+}
+
 bool HostUpdates::finish(int unit) {
   Unit& finished = at(unit);
   if (finished.state == State::kSettled) return false;

@@ -49,6 +49,7 @@ class HostUpdates {
   void begin(const Tensor& step_state);  // norm and clip factor are known: updates are due
   void start();                          // those that are due: they are on their way
   bool is_pending(int unit) const { return at(unit).state != State::kSettled; }
+  int pending_after(int unit) const;  // the next unit that is; -1: none
   // The unit's weights are those of the last step, and its gradient is read; true: since now.
   bool finish(int unit);
   bool is_settled() const;  // of all units

@@ -160,7 +160,10 @@ void ParamStore::use(int unit) {
   if (values_) {
     bind_values(at(unit), values_->use(unit));
   } else if (host_) {
-    bring(at(unit).value_unit);
+    const int own = at(unit).value_unit;
+    bring(own);
+    const int next = gathers_updates() ? host_->pending_after(own) : -1;
+    if (next >= 0) start_bringing(next);
   }
 }
 
@@ -207,13 +210,20 @@ void ParamStore::begin_host_updates(const Tensor& step_state) {
   if (host_) host_->begin(step_state);
 }
 
-// The weights of the last step are on the device, whole where they are kept whole.
-void ParamStore::bring(int unit) {
-  const Unit& u = at(unit);
+// The weights of the last step are on the device, and on their way to be whole.
+void ParamStore::start_bringing(int unit) {
+  Unit& u = at(unit);
   if (!host_->finish(unit)) return;
   clear_grad(u);
-  if (u.value.absent() || !config_.sharding.optimizer) return;
-  parts_.mesh.dp().all_gather(u.value, u.value_shard);
+  if (!gathers_updates()) return;
+  u.whole = parts_.mesh.dp().start_all_gather(u.value, u.value_shard);
+  calls_.add({.token = u.whole, .into = {}, .from = {}});
+}
+
+// They are whole where they are kept whole.
+void ParamStore::bring(int unit) {
+  start_bringing(unit);
+  calls_.wait_through(std::exchange(at(unit).whole, {}));
 }
 
 void ParamStore::settle() {

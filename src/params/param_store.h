@@ -125,6 +125,7 @@ class ParamStore {
     Tensor master;  // of the shard, as m and v; on the host where it is offloaded
     Tensor m;
     Tensor v;
+    Token whole;  // the call that gathers the value behind an update on the host
   };
   void allocate_values(Unit& unit);
   void allocate_training(Unit& unit);
@@ -139,6 +140,8 @@ class ParamStore {
   Device& home_of(const Unit& unit) const {
     return is_offloaded(unit.value_unit) ? parts_.device.host() : parts_.device;
   }
+  bool gathers_updates() const { return config_.sharding.optimizer && !config_.sharding.params; }
+  void start_bringing(int unit);
   void bring(int unit);
   void clear_grad(const Unit& unit);
   void sum_partial_grads();

@@ -106,5 +106,28 @@ TEST(OptimizerOffload, HoldsNoGradientsOnTheHost) {
   EXPECT_LT(plan.host_bytes(), state + gradients / 10);
 }
 
+// Where dp ranks update shards, weights are gathered behind the work of the unit before, but for
+// those of the first.
+TEST(OptimizerOffload, ShardsAreGatheredBehindTheWorkOfTheUnitBefore) {
+  for (const int stage : {1, 2}) {
+    Training training = offloaded(training_of({small("llama")}, 1, 1, 2, 1), 1);
+    training.config.layout.zero_stage = stage;
+    const DryRun plan = dry_run(training.config, 0, 0);
+    int gathers = 0;
+    for (auto start = plan.step.begin(); start != plan.step.end(); ++start) {
+      if (start->what != "all_gather" || start->starts.done()) continue;
+      const auto wait = std::find_if(start, plan.step.end(), [&](const Entry& entry) {
+        return entry.waits_for == start->starts;
+      });
+      const auto products =
+          std::count_if(start, wait, [](const Entry& entry) { return entry.what == "linear_fwd"; });
+      if (++gathers > 2) {                  // behind the embedding lies no product
+        EXPECT_GE(products, 4) << gathers;  // a block, or more
+      }
+    }
+    EXPECT_EQ(gathers, 6) << "ZeRO-" << stage;
+  }
+}
+
 }  // namespace
 }  // namespace orthant::test
