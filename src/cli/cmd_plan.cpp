@@ -16,6 +16,7 @@ struct PlanArguments {
   int ranks = 0;
   int hosts = 0;
   std::string machine;
+  std::string transport = "threads";
   std::string chart;
   std::string trace;
   bool json = false;
@@ -31,7 +32,9 @@ int run_plan(const PlanArguments& arguments) {
                                                           : "cpu";
   const Machine machine = load_machine(name);
   const Plan plan =
-      make_plan({.job = {.config = config}, .machine = machine, .num_hosts = arguments.hosts});
+      make_plan({.job = {.config = config, .transport = transport_of(arguments.transport)},
+                 .machine = machine,
+                 .num_hosts = arguments.hosts});
   fmt::print("{}", arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
   if (!plan.match.is_whole()) return static_cast<int>(Fault::kRun);
   write_pictures(plan, arguments.chart, arguments.trace);
@@ -55,6 +58,9 @@ void add_plan(Parser& app, Command& chosen) {
                          "; without it h200 for device.kind=cuda, else cpu, which is this host");
   command.add_option("--hosts", arguments->hosts, "hosts that are there; without it: enough")
       .positive();
+  command.add_option("--transport", arguments->transport,
+                     "what connects ranks: threads, shm (of orthant launch and torchrun) or mpi; "
+                     "the host memory of the last two is counted");
   command.add_option("--chart", arguments->chart,
                      "FILE.svg or FILE.html: the schedule, and memory over a step, drawn");
   command.add_option("--trace", arguments->trace,

@@ -23,6 +23,7 @@ class ProcessWorld {
   int rank() const { return rank_.rank(); }
   int size() const { return rank_.size(); }
   int num_local() { return rank_.wires().num_local(); }  // ranks on this host
+  Transport transport() { return rank_.wires().transport(); }
   int num_threads();  // of this rank, when the ranks share the cores
   bool is_first() const { return rank() == 0; }
   void set_deadline(double seconds) { rank_.set_deadline(seconds); }

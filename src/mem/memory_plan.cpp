@@ -3,6 +3,19 @@
 #include <algorithm>
 
 namespace orthant {
+namespace {
+
+ClassBytes sum_of_classes(const std::vector<ArenaPlan>& arenas, bool on_host) {
+  ClassBytes sum{};
+  for (const ArenaPlan& arena : arenas) {
+    for (std::size_t i = 0; i < sum.size() && arena.on_host == on_host; ++i) {
+      sum[i] += arena.by_class[i];
+    }
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::int64_t MemoryPlan::device_bytes() const {
   std::int64_t bytes = 0;
@@ -21,13 +34,11 @@ std::int64_t MemoryPlan::host_bytes() const {
 }
 
 ClassBytes MemoryPlan::by_class() const {
-  ClassBytes sum{};
-  for (const ArenaPlan& arena : arenas) {
-    for (std::size_t i = 0; i < sum.size() && !arena.on_host; ++i) {
-      sum[i] += arena.by_class[i];
-    }
-  }
-  return sum;
+  return sum_of_classes(arenas, false);
+}
+
+ClassBytes MemoryPlan::host_by_class() const {
+  return sum_of_classes(arenas, true);
 }
 
 const ArenaPlan* MemoryPlan::find(const std::string& name) const {

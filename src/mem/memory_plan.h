@@ -23,7 +23,8 @@ struct MemoryPlan {
 
   std::int64_t device_bytes() const;
   std::int64_t host_bytes() const;
-  ClassBytes by_class() const;  // of the device's
+  ClassBytes by_class() const;       // of the device's
+  ClassBytes host_by_class() const;  // of the host's
   const ArenaPlan* find(const std::string& name) const;
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };

@@ -7,33 +7,46 @@
 namespace orthant {
 namespace {
 
-OrderedJson classes_json(const ClassBytes& classes, std::int64_t libraries) {
+OrderedJson classes_json(const ClassBytes& classes) {
   OrderedJson json = OrderedJson::object();
   for (int i = 0; i < kNumMemClasses; ++i) {
     json[std::string(name_of(static_cast<MemClass>(i)))] = classes[static_cast<std::size_t>(i)];
   }
+  return json;
+}
+
+OrderedJson classes_json(const ClassBytes& classes, std::int64_t libraries) {
+  OrderedJson json = classes_json(classes);
   json["libraries"] = libraries;
   return json;
 }
 
-OrderedJson rank_json(const Plan& plan, int rank, std::int64_t feed) {
+OrderedJson host_json(const Job& job, const DryMemory& memory) {
+  OrderedJson json = classes_json(host_classes(job, memory));
+  json["data"] = feed_bytes(job);
+  return json;
+}
+
+OrderedJson rank_json(const Plan& plan, int rank) {
   const auto coords = mesh_shape(plan.config().layout).coords_of(rank);
-  const MemoryPlan& memory = plan.memory.of(rank).whole;
+  const Job& job = plan.request.job;
+  const DryMemory& dry = plan.memory.of(rank);
+  const MemoryPlan& memory = dry.whole;
   const std::int64_t libraries = plan.request.machine.library_bytes();
   return {{"rank", rank},
           {"pp", coords[static_cast<std::size_t>(Axis::kPp)]},
           {"dp", coords[static_cast<std::size_t>(Axis::kDp)]},
           {"tp", coords[static_cast<std::size_t>(Axis::kTp)]},
           {"device_bytes", memory.device_bytes() + libraries},
-          {"host_bytes", feed + memory.host_bytes()},
-          {"classes", classes_json(memory.by_class(), libraries)}};
+          {"host_bytes", host_bytes(job, dry)},
+          {"classes", classes_json(memory.by_class(), libraries)},
+          {"host_classes", host_json(job, dry)}};
 }
 
 OrderedJson ranks_json(const Plan& plan) {
-  const std::int64_t feed = feed_bytes(plan.request.job);
   OrderedJson ranks = OrderedJson::array();
   for (int rank = 0; rank < plan.config().layout.ranks; ++rank) {
-    ranks.push_back(rank_json(plan, rank, feed));
+    ranks.push_back(rank_json(plan, rank));
   }
   return ranks;
 }

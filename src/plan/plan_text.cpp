@@ -47,8 +47,12 @@ std::string phases_text(const Plan& plan) {
     }
   }
   std::string text = "the fullest rank by phase: " + join(parts);
-  text += fmt::format("; host memory beside it: {} a rank",
-                      format_bytes(feed_bytes(plan.request.job) + fullest->whole.host_bytes()));
+  const Job& job = plan.request.job;
+  text +=
+      fmt::format("; host memory beside it: {} a rank", format_bytes(host_bytes(job, *fullest)));
+  const std::int64_t links = fullest->link_bytes(job.transport);
+  if (links > 0)
+    text += fmt::format(", {} of it for links to other processes", format_bytes(links));
   const std::int64_t libraries = plan.request.machine.library_bytes();
   if (libraries > 0) text += fmt::format("; libraries {}", format_bytes(libraries));
   return text + "\n";

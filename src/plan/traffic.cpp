@@ -9,7 +9,7 @@ std::int64_t sent_bytes(const Instruction& call) {
   const std::int64_t n = call.group_size;
   if (call.what == "send" || call.what == "broadcast") return call.bytes;
   if (call.what == "recv" || n <= 1) return 0;
-  const std::int64_t once = call.bytes / n * (n - 1);
+  const std::int64_t once = call.bytes * (n - 1) / n;
   return call.what == "all_reduce" ? 2 * once : once;
 }
 

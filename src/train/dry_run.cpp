@@ -40,11 +40,50 @@ struct MetaRank {
              std::nullopt) {}
 };
 
+// A group's collectives go between all of its ranks, its messages between those that name each
+// other.
+class LinkCounter {
+ public:
+  void add(std::span<const Entry> entries) {
+    for (const Entry& entry : entries) {
+      if (entry.lane < Lane::kFirstComm || entry.starts.done()) continue;
+      const auto lane = static_cast<std::size_t>(entry.lane);
+      if (groups_.size() <= lane) groups_.resize(lane + 1);
+      Group& group = groups_[lane];
+      group.size = entry.group_size;
+      if (entry.what != "send" && entry.what != "recv") {
+        group.has_collectives = true;
+      } else if (std::find(group.peers.begin(), group.peers.end(), entry.peer) ==
+                 group.peers.end()) {
+        group.peers.push_back(entry.peer);
+      }
+    }
+  }
+  std::vector<DryMemory::Links> links() const {
+    std::vector<DryMemory::Links> all;
+    for (const Group& group : groups_) {
+      const int others = group.size - 1;
+      const int count = (group.has_collectives ? others : 0) + static_cast<int>(group.peers.size());
+      if (count > 0) all.push_back({.share = others, .count = count});
+    }
+    return all;
+  }
+
+ private:
+  struct Group {
+    int size = 1;
+    bool has_collectives = false;
+    std::vector<int> peers = {};
+  };
+  std::vector<Group> groups_;  // by lane
+};
+
 DryMemory run_dry(const RankConfig& config, int rank, int eval_micros, const StepReader& read,
                   Programs* programs) {
   MetaRank owner(config, rank, programs);
   Rank& meta = owner.rank;
   DryMemory memory;
+  LinkCounter counter;
   const auto end_phase = [&](Phase phase) {
     const MemoryPlan marks = meta.memory();
     memory.phases[static_cast<std::size_t>(phase)] = marks.by_class();
@@ -60,18 +99,29 @@ DryMemory run_dry(const RankConfig& config, int rank, int eval_micros, const Ste
     // What is offloaded is updated behind the forward of the next step: that one is like all
     // others.
     if (config.layout.offload == "optimizer") meta.step(2, 0.0, {}, config.max_micros);
+    counter.add(meta.ledger().entries());
     if (read) read(meta.ledger().entries());
     end_phase(Phase::kTrain);
   }
   if (eval_micros > 0) {
     meta.evaluate({}, eval_micros);
+    counter.add(meta.ledger().entries());
     end_phase(Phase::kEvaluate);
   }
   if (config.purpose == Purpose::kTrain) end_phase(Phase::kSave);
+  memory.links = counter.links();
   return memory;
 }
 
 }  // namespace
+
+std::int64_t DryMemory::link_bytes(Transport transport) const {
+  std::int64_t bytes = 0;
+  for (const Links& of : links) {
+    bytes += of.count * orthant::link_bytes(transport, of.share);
+  }
+  return bytes;
+}
 
 std::string_view name_of(Phase phase) {
   switch (phase) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ledger.h"
+#include "comm/transport.h"
 #include "mem/memory_plan.h"
 #include "train/rank.h"
 
@@ -23,6 +24,14 @@ std::string_view name_of(Phase phase);
 struct DryMemory {
   MemoryPlan whole;                                // the highest mark of every arena
   std::array<ClassBytes, kNumPhases> phases = {};  // zeros: the run does not enter it
+  // Links to other ranks, by how many share their memory (comm/transport.h).
+  struct Links {
+    int share;
+    int count;
+  };
+  std::vector<Links> links = {};
+
+  std::int64_t link_bytes(Transport transport) const;
 };
 
 struct DryRun {

@@ -93,7 +93,8 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   std::int64_t batches = 0;
   std::unique_ptr<TokenSource> valid;
   Weights weights;
-  const Job job = evaluation_of(config, !logits.empty());
+  Job job = evaluation_of(config, !logits.empty());
+  job.transport = transport_of(world);
   const RankConfig rank = rank_config(job);
   RunPlan plan;
   agree(world, [&] {

@@ -41,11 +41,12 @@ Fit fullest_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit) 
     Fit host{.needed = job.logits_bytes, .where = {}};
     const int last = std::min(num_ranks, first + limit.ranks_per_host);
     for (int rank = first; rank < last; ++rank) {
-      const MemoryPlan& memory = plan.of(rank).whole;
-      host.needed += feed_bytes(job) + memory.host_bytes();
+      const DryMemory& memory = plan.of(rank);
+      host.needed += host_bytes(job, memory);
+      add(host.classes, host_classes(job, memory));
       if (!limit.devices.empty()) continue;
-      host.needed += memory.device_bytes();
-      add(host.classes, memory.by_class());
+      host.needed += memory.whole.device_bytes();
+      add(host.classes, memory.whole.by_class());
     }
     host.where = fmt::format("the {} ranks of {}", last - first,
                              last - first == num_ranks ? "this run" : "one host");
@@ -117,6 +118,16 @@ std::int64_t feed_bytes(const Job& job) {
   return kFileBuffers + (trains ? Loader::buffer_bytes(step) : 0) +
          eval_rows * (row * 4 + 8) +  // tokens and positions
          micro_rows * config.train.seq_length * 4;
+}
+
+std::int64_t host_bytes(const Job& job, const DryMemory& memory) {
+  return feed_bytes(job) + memory.whole.host_bytes() + memory.link_bytes(job.transport);
+}
+
+ClassBytes host_classes(const Job& job, const DryMemory& memory) {
+  ClassBytes classes = memory.whole.host_by_class();
+  classes[static_cast<std::size_t>(MemClass::kCommunication)] += memory.link_bytes(job.transport);
+  return classes;
 }
 
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {

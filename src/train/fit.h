@@ -26,6 +26,11 @@ MemoryLimit limit_of_this_host(const LayoutConfig& layout);
 // buffers between files and device.
 std::int64_t feed_bytes(const Job& job);
 
+// All host memory of a rank that is not its device's, and its classes: those of arenas on the host,
+// and communication, the links to other processes. What is in none is feed_bytes().
+std::int64_t host_bytes(const Job& job, const DryMemory& memory);
+ClassBytes host_classes(const Job& job, const DryMemory& memory);
+
 // The fullest memory under a limit.
 struct Fit {
   bool fits = true;

@@ -220,7 +220,8 @@ void prepare(const RankConfig& rank, SharedRun& run) {
   }
   require_eval_samples(config, run.valid_data.get());
   run.plan = plan_run(rank, eval_micros(config));
-  require_fit({.config = config}, run.plan, memory_limit(config, run.world));
+  require_fit({.config = config, .transport = transport_of(run.world)}, run.plan,
+              memory_limit(config, run.world));
 }
 
 // The first rank's: makes the folders and tells how the run begins.

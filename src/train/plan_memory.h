@@ -17,6 +17,7 @@ struct Job {
   RunConfig config;
   Purpose purpose = Purpose::kTrain;
   std::int64_t logits_bytes = 0;  // host memory of one process: logits that a file will have
+  Transport transport = Transport::kThreads;
 };
 Job evaluation_of(const RunConfig& config, bool wants_logits);
 

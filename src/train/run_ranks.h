@@ -19,6 +19,10 @@ inline bool has_first_rank(const ProcessWorld* world) {
   return world == nullptr || world->is_first();
 }
 
+inline Transport transport_of(ProcessWorld* world) {
+  return world == nullptr ? Transport::kThreads : world->transport();
+}
+
 // Does `act`; where this process is a rank, all of them do, and all throw when one does.
 void agree(ProcessWorld* world, const std::function<void()>& act);
 

@@ -6,7 +6,9 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include "base/json.h"
 #include "comm/process_world.h"
 #include "tests/cli/binary.h"
 
@@ -275,6 +277,38 @@ TEST_F(Torchrun, ALostRankStopsTheOthers) {
   EXPECT_EQ(done.status, 4) << done.err;
   expect_message(done, 4, {"rank 1 was lost", "rank 1 "});
   EXPECT_EQ(second->finish().status, 128 + SIGKILL);
+}
+
+// Bytes of the memory that a launcher's ranks share; the launcher holds it open.
+std::int64_t shared_bytes(pid_t launcher) {
+  for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", launcher))) {
+    struct stat file = {};
+    std::error_code gone;
+    const bool is_shared =
+        fs::read_symlink(entry.path(), gone).string().starts_with("/memfd:orthant");
+    if (is_shared && ::stat(entry.path().c_str(), &file) == 0) return file.st_blocks * 512;
+  }
+  return 0;
+}
+
+TEST_F(Processes, ShareNoMoreMemoryThanPlanned) {
+  Words words = endless({"--json", "--transport=shm"});
+  words.front() = "plan";
+  const Finished planned = run(words);
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  std::int64_t links = 0;
+  const Json plan = Json::parse(planned.out);
+  for (const auto& rank : plan["ranks"]) {
+    links += rank["host_classes"]["communication"].get<std::int64_t>();
+  }
+  Process process(at(""), joined({"launch", "-n", "4", "--"}, endless({})), {});
+  ASSERT_EQ(wait_for_steps(process, "ORTHANT_RANK").size(), 4U);
+  const std::int64_t found = shared_bytes(process.pid());
+  constexpr std::int64_t kBoard = 64 << 10;  // statuses and bells
+  EXPECT_GT(found, 4 * 4096);
+  EXPECT_LE(found, links + kBoard);
+  ::kill(process.pid(), SIGTERM);
+  process.finish();
 }
 
 TEST_F(Processes, OfMpiThatAreLostOrStopEndAll) {

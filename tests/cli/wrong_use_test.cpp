@@ -33,6 +33,9 @@ TEST_F(WrongUse, OfOptionsNamesTheNearest) {
   expect_train_refused({"--dump-gradients", "9", "file"}, {"steps 1 to 4"});
   expect_train_refused({"--dump-gradients", "1", "no/such/file"}, {"no/such", "make it first"});
   expect_refused({"plan", "run.toml", "--ranks", "x"}, 2, {"--ranks"});
+  expect_refused({"plan", "run.toml", "--hosts", "0"}, 2,
+                 {"--hosts", "0 must be a number above 0"});
+  expect_refused({"plan", "run.toml", "--transport", "tcp"}, 2, {"transport 'tcp'", "shm"});
 
   write_content(at("run.toml"), std::string(kRun) + "intervall = 3\n");
   expect_train_refused({}, {"run.toml line", "'intervall'", "did you mean 'interval'"});

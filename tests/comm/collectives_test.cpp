@@ -46,15 +46,18 @@ void fill(const Tensor& tensor, int rank) {
   }
 }
 
-// The definition: rank after rank, bf16 in f32 and rounded once.
+template <class T>
+constexpr bool kIs16Bit = std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>;
+
+// The definition: rank after rank, 16-bit types in f32 and rounded once.
 template <class T>
 T sum_at(int size, std::int64_t i) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (kIs16Bit<T>) {
     auto sum = static_cast<float>(element<T>(0, i));
     for (int rank = 1; rank < size; ++rank) {
       sum += static_cast<float>(element<T>(rank, i));
     }
-    return BFloat16(sum);
+    return T(sum);
   } else {
     T sum = element<T>(0, i);
     for (int rank = 1; rank < size; ++rank) {
@@ -66,10 +69,11 @@ T sum_at(int size, std::int64_t i) {
 
 template <class T>
 double as_double(T value) {
-  return static_cast<double>(value);
-}
-double as_double(BFloat16 value) {
-  return static_cast<float>(value);
+  if constexpr (kIs16Bit<T>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
 }
 
 template <class T>
@@ -102,6 +106,10 @@ struct TypeOf<BFloat16> {
   static constexpr DType kValue = DType::kBF16;
 };
 template <>
+struct TypeOf<Half> {
+  static constexpr DType kValue = DType::kF16;
+};
+template <>
 struct TypeOf<std::int64_t> {
   static constexpr DType kValue = DType::kI64;
 };
@@ -123,7 +131,7 @@ class Collectives : public testing::Test {
     }
   }
 };
-using Types = testing::Types<float, double, BFloat16, std::int64_t>;
+using Types = testing::Types<float, double, BFloat16, Half, std::int64_t>;
 TYPED_TEST_SUITE(Collectives, Types);
 
 TYPED_TEST(Collectives, AllReduceAddsInRankOrder) {

@@ -61,7 +61,7 @@ TEST(Messages, GoBothWaysAroundARing) {
 
 class Divergence : public testing::TestWithParam<Transport> {};
 INSTANTIATE_TEST_SUITE_P(Messages, Divergence,
-                         testing::Values(Transport::kThreads, Transport::kProcesses));
+                         testing::Values(Transport::kThreads, Transport::kSharedMemory));
 
 TEST_P(Divergence, OfIdentitiesIsFound) {
   const std::string message = message_of([] {

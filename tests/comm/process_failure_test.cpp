@@ -18,7 +18,7 @@ class FailureOfProcesses : public testing::Test {
   // What stops three ranks that sum 'a', then, but for rank 1, 'b'.
   static std::string message_when(const std::function<void(RankBed&)>& rank_one) {
     return message_of([&rank_one] {
-      run_ranks(Transport::kProcesses, 3, 1, [&rank_one](RankBed& bed) {
+      run_ranks(Transport::kSharedMemory, 3, 1, [&rank_one](RankBed& bed) {
         reduce_once(bed, "a");
         if (bed.comm->rank() == 1) {
           rank_one(bed);

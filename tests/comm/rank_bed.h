@@ -110,8 +110,6 @@ inline void run_rank_processes(int size, double deadline_s, const RankBody& body
   EXPECT_TRUE(all_well) << "an expectation of a process failed";
 }
 
-enum class Transport { kThreads, kProcesses, kMpi };
-
 // The world that mpirun has started this test program in; null without it.
 inline ProcessWorld* mpi_world() {
   static const std::unique_ptr<ProcessWorld> kWorld = [] {
@@ -123,14 +121,14 @@ inline ProcessWorld* mpi_world() {
 
 inline std::vector<Transport> transports() {
   if (mpi_world() != nullptr) return {Transport::kMpi};
-  return {Transport::kThreads, Transport::kProcesses};
+  return {Transport::kThreads, Transport::kSharedMemory};
 }
 
 // Under mpirun only worlds of its own size can be run; others are passed over.
 inline void run_ranks(Transport transport, int size, double deadline_s, const RankBody& body) {
   switch (transport) {
     case Transport::kThreads: return run_ranks(size, deadline_s, body);
-    case Transport::kProcesses: return run_rank_processes(size, deadline_s, body);
+    case Transport::kSharedMemory: return run_rank_processes(size, deadline_s, body);
     case Transport::kMpi:
       if (mpi_world()->size() != size) return;
       mpi_world()->run([&] {

@@ -311,6 +311,40 @@ TEST(Plan, JsonHasWhatTheContractNames) {
   EXPECT_EQ(json["ranks"][5]["tp"], 1);
 }
 
+// Ranks that are processes have links beside their arenas.
+TEST(Plan, HostClassesAddUpAndHaveTheLinksOfProcesses) {
+  PlanRequest request;
+  RunConfig& config = request.job.config;
+  config.model = preset("tiny-gpt");
+  config.layout.ranks = 8;
+  config.layout.tp = 2;
+  config.layout.pp = 2;
+  config.layout.offload = "optimizer";
+  config.train.global_batch = 8;
+  validate(config);
+  request.machine = load_machine("cpu");
+  std::vector<std::int64_t> links;
+  for (const Transport transport :
+       {Transport::kThreads, Transport::kSharedMemory, Transport::kMpi}) {
+    request.job.transport = transport;
+    const Plan plan = make_plan(request);
+    const Json rank = Json::parse(plan_json(plan))["ranks"][0];
+    std::int64_t sum = 0;
+    for (const auto& [what, bytes] : rank["host_classes"].items()) {
+      sum += bytes.get<std::int64_t>();
+    }
+    EXPECT_EQ(sum, rank["host_bytes"].get<std::int64_t>());
+    links.push_back(rank["host_classes"]["communication"].get<std::int64_t>());
+    EXPECT_EQ(plan_text(plan).find("for links to other processes") != std::string::npos,
+              links.back() > 0);
+  }
+  // 7 of the world, 1 each of tp, dp, the ends and, for messages, of both directions of pp.
+  EXPECT_EQ(links[0], 0);
+  EXPECT_EQ(links[1], 7 * link_bytes(Transport::kSharedMemory, 7) +
+                          5 * link_bytes(Transport::kSharedMemory, 1));
+  EXPECT_EQ(links[2], 7 * link_bytes(Transport::kMpi, 7) + 5 * link_bytes(Transport::kMpi, 1));
+}
+
 // A measured machine gives times, whose parts add up.
 TEST(Plan, AMeasuredMachineGivesAStepTime) {
   const Plan plan = plan_of("llama-13b-article", "h200");

@@ -22,11 +22,6 @@ namespace {
 constexpr int kSignTag = 30000;
 constexpr int kMostChannels = 20000;
 
-// Of one rank's links of a channel together, in each direction.
-constexpr std::int64_t kSharedBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kLeastBytes = 4096;
-constexpr std::int64_t kMostBytes = std::int64_t{128} << 10;
-
 // Two messages each way, so that one can be filled or read while the other moves. It stays when
 // its group goes: a receive that is posted may already hold the next group's first bytes.
 class Pipe {
@@ -263,14 +258,11 @@ class MpiWires final : public Wires {
                   kMostChannels);
     auto found = pipes_.find({peer, channel});
     if (found == pipes_.end()) {
-      constexpr auto kGrainBytes = static_cast<std::int64_t>(kGrain);
-      const std::int64_t bytes =
-          std::clamp(kSharedBytes / 2 / std::max(1, share), kLeastBytes, kMostBytes);
-      found = pipes_.try_emplace({peer, channel}, peer, channel, bytes / kGrainBytes * kGrainBytes)
-                  .first;
+      found = pipes_.try_emplace({peer, channel}, peer, channel, message_bytes(share)).first;
     }
     return std::make_unique<MpiLink>(found->second, pause_);
   }
+  Transport transport() const override { return Transport::kMpi; }
   Board& board() override { return board_; }
 
   std::uint32_t ticket() override { return 0; }

@@ -1,18 +1,14 @@
 // Links of shared memory: a ring of bytes in each direction, and a bell that its reader hears.
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "comm/shm/shm_world.h"
+#include "comm/transport.h"
 
 namespace orthant {
 namespace {
-
-// Of one rank's links of a channel together.
-constexpr std::int64_t kSharedBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kLeastRingBytes = 4096;
 
 // Counters only grow; a position is a counter modulo the capacity, a power of two.
 class Ring {
@@ -54,6 +50,7 @@ class Ring {
     settled.compare_exchange_strong(none, capacity);
     return settled.load();
   }
+  static_assert(sizeof(Head) == kRingHeadBytes);
   std::span<std::byte> row(std::uint64_t from, std::uint64_t bytes) const {
     const std::uint64_t at = from % capacity_;
     return {data_ + at, static_cast<std::size_t>(std::min(bytes, capacity_ - at))};
@@ -101,12 +98,10 @@ class ShmWires final : public Wires {
   // Ranks of one host inherit what cores there are for all of them.
   int num_cores() const override { return static_cast<int>(std::thread::hardware_concurrency()); }
   std::unique_ptr<Link> link(int peer, int channel, int share) override {
-    const auto bytes = static_cast<std::int64_t>(
-        std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / std::max(1, share))));
-    return std::make_unique<ShmLink>(
-        *world_, rank_, peer, channel,
-        static_cast<std::uint64_t>(std::clamp(bytes, kLeastRingBytes, ShmWorld::kMostRingBytes)));
+    return std::make_unique<ShmLink>(*world_, rank_, peer, channel,
+                                     static_cast<std::uint64_t>(ring_bytes(share)));
   }
+  Transport transport() const override { return Transport::kSharedMemory; }
   Board& board() override { return world_->board(); }
   std::uint32_t ticket() override { return world_->ticket(rank_); }
   void sleep(std::uint32_t ticket, Board::Clock::time_point until) override {

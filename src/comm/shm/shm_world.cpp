@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "comm/transport.h"
 
 namespace orthant {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kRingHead = 192;  // two counters and the capacity, a cache line each
 
 std::int64_t pages(std::int64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -53,7 +53,7 @@ std::byte* map(int fd, std::int64_t bytes) {
 std::int64_t ShmWorld::bytes(int size) {
   const std::int64_t ranks = size;
   return pages(Board::bytes(size)) + pages(ranks * static_cast<std::int64_t>(sizeof(Bell))) +
-         ranks * ranks * kMostChannels * pages(kRingHead + kMostRingBytes);
+         ranks * ranks * kMostChannels * pages(kRingHeadBytes + kMostRingBytes);
 }
 
 ShmWorld::ShmWorld(int size)
@@ -115,7 +115,7 @@ std::byte* ShmWorld::ring_memory(int from, int to, int channel) const {
   const std::int64_t index = (channel * ranks + from) * ranks + to;
   return memory_ + pages(Board::bytes(size_)) +
          pages(ranks * static_cast<std::int64_t>(sizeof(Bell))) +
-         index * pages(kRingHead + kMostRingBytes);
+         index * pages(kRingHeadBytes + kMostRingBytes);
 }
 
 }  // namespace orthant

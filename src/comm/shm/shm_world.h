@@ -33,7 +33,6 @@ class ShmWorld {
 
   // The ring of bytes from one rank to another.
   std::byte* ring_memory(int from, int to, int channel) const;
-  static constexpr std::int64_t kMostRingBytes = std::int64_t{256} << 10;
   static constexpr int kMostChannels = 64;
 
  private:

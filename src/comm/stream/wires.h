@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "comm/board.h"
+#include "comm/transport.h"
 
 namespace orthant {
 
@@ -33,6 +34,7 @@ class Wires {
   virtual int size() const = 0;
   virtual int num_local() const = 0;  // ranks on this host
   virtual int num_cores() const = 0;  // that these share
+  virtual Transport transport() const = 0;
   // Both ends name the same channel, and as `share` the same number of links that share the memory
   // of this one.
   virtual std::unique_ptr<Link> link(int peer, int channel, int share) = 0;
