@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kWrongUse = static_cast<int>(Fault::kUser);
 
-int say(const std::string& message, int status) {
-  fmt::print(stderr, "orthant: {}\n", message);
+int end_with(const std::string& message, int status) {
+  say(message);
   return status;
 }
 
@@ -29,6 +29,10 @@ std::string unknown_command(const std::vector<std::string>& names, const std::st
 }
 
 }  // namespace
+
+void say(const std::string& message) {
+  fmt::print(stderr, "orthant: {}\n", message);
+}
 
 void add_run_arguments(Parser& command, RunArguments& arguments) {
   command.add_option("RUN.toml", arguments.path, "the run file").required();
@@ -47,18 +51,19 @@ std::optional<int> parse_command_line(const std::vector<std::string>& words, Com
   }
   const std::vector<std::string> names = program.command_names();
   if (words.empty()) {
-    return say("no command is given; the commands are " + join(names), kWrongUse);
+    return end_with("no command is given; the commands are " + join(names), kWrongUse);
   }
   const std::string& word = words.front();
   const bool is_command = std::find(names.begin(), names.end(), word) != names.end();
   if (word != "--help" && word != "-h" && !is_command) {
-    return say(unknown_command(names, word), kWrongUse);
+    return end_with(unknown_command(names, word), kWrongUse);
   }
   try {
     if (!program.parse(words)) return 0;
   } catch (const Error& error) {
-    return say(fmt::format("{}; see orthant {}--help", error.what(), is_command ? word + " " : ""),
-               kWrongUse);
+    return end_with(
+        fmt::format("{}; see orthant {}--help", error.what(), is_command ? word + " " : ""),
+        kWrongUse);
   }
   return std::nullopt;
 }
@@ -76,11 +81,11 @@ int run_command_line(int argc, char** argv) {
   } catch (const Reported& error) {
     return static_cast<int>(error.fault());
   } catch (const Error& error) {
-    return say(error.what(), static_cast<int>(error.fault()));
+    return end_with(error.what(), static_cast<int>(error.fault()));
   } catch (const std::bad_alloc&) {
-    return say("the host has no memory left", static_cast<int>(Fault::kRun));
+    return end_with("the host has no memory left", static_cast<int>(Fault::kRun));
   } catch (const std::exception& error) {
-    return say(error.what(), static_cast<int>(Fault::kRun));
+    return end_with(error.what(), static_cast<int>(Fault::kRun));
   }
 }
 

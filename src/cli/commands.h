@@ -40,6 +40,9 @@ void add_run_arguments(Parser& command, RunArguments& arguments);
 std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen);
 int run_command_line(int argc, char** argv);
 
+// A line on standard error.
+void say(const std::string& message);
+
 // Runs `body` with the run file's config, where its ranks are: `world` is null when they are
 // threads of this process, else this process is one of them. Without anything to print from other
 // ranks.

@@ -1,5 +1,7 @@
 #include "cli/parser.h"
 
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +9,17 @@
 #include "base/check.h"
 
 namespace orthant {
+namespace {
+
+// Not a number where the whole word is none.
+double number_of(const std::string& word) {
+  char* end = nullptr;
+  const double number = std::strtod(word.c_str(), &end);
+  const bool is_whole = !word.empty() && end == word.c_str() + word.size();
+  return is_whole ? number : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
 
 CommandOption& CommandOption::required() {
   option_->required();
@@ -17,11 +30,15 @@ CommandOption& CommandOption::show_default() {
   return *this;
 }
 CommandOption& CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check([](const std::string& word) {
+    return number_of(word) > 0 ? "" : word + " must be a number above 0";
+  });
   return *this;
 }
 CommandOption& CommandOption::not_negative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check([](const std::string& word) {
+    return number_of(word) >= 0 ? "" : word + " must be a number, 0 or more";
+  });
   return *this;
 }
 CommandOption& CommandOption::between(int low, int high) {

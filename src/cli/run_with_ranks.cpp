@@ -59,15 +59,25 @@ int run_with_ranks(const RunArguments& arguments,
     wrong = error;
   }
   const auto world = join_process_world(*launch, config.layout.deadline_s);
-  world->agree([&] {
-    if (wrong) throw Error(*wrong);
-    require_world(config, *launch, world->size());
-  });
-  world->set_deadline(config.layout.deadline_s);
-  if (world->is_first()) {
-    fmt::print(stderr, "ranks: {} processes, started by {}\n", world->size(), name_of(launch->by));
+  try {
+    world->agree([&] {
+      if (wrong) throw Error(*wrong);
+      require_world(config, *launch, world->size());
+    });
+    world->set_deadline(config.layout.deadline_s);
+    if (world->is_first()) {
+      fmt::print(stderr, "ranks: {} processes, started by {}\n", world->size(),
+                 name_of(launch->by));
+    }
+    return body(config, world.get());
+  } catch (const Reported&) {
+    throw;
+  } catch (const Error& error) {
+    // A launcher may end all ranks when the first has left with a failure. None leaves its world
+    // before all do, so it is said while that stands.
+    say(error.what());
+    throw Reported(error.fault(), error.what());
   }
-  return body(config, world.get());
 }
 
 }  // namespace orthant

@@ -335,5 +335,30 @@ TEST_F(Processes, OfMpiThatAreLostOrStopEndAll) {
   }
 }
 
+// mpirun ends all ranks when one has left with a failure; what they have agreed on is said before.
+// The first rank's standard error is a pipe that is full for some seconds.
+TEST_F(Processes, OfMpiDoNotLeaveBeforeWhatIsWrongIsSaid) {
+  if (!has_mpirun()) GTEST_SKIP() << "no MPI is built in, or there is no " << kMpirun;
+  ASSERT_EQ(::mkfifo(at("slow").c_str(), 0600), 0);
+  std::ofstream(at("first.sh"))
+      << ("exec 3<>slow\n"
+          "head -c 65536 /dev/zero >&3\n"
+          "setsid sh -c 'sleep 4; exec cat slow >said' 3>&- &\n"
+          "exec " ORTHANT_BINARY " train run.toml --layout.ranks=8 2>&3\n");
+  const Finished done =
+      Process(at(""),
+              {"--allow-run-as-root", "--oversubscribe", "-n", "1", "sh", "first.sh", ":", "-n",
+               "2", ORTHANT_BINARY, "train", "run.toml", "--layout.ranks=8"},
+              {.file_bytes = 0,
+               .out = "",
+               .program = kMpirun,
+               .environment = {"ASAN_OPTIONS=detect_leaks=0"}})
+          .finish();
+  EXPECT_EQ(done.status, 2) << done.err;
+  EXPECT_NE(content_of(at("said")).find("layout.ranks=8, but mpirun has started 3"),
+            std::string::npos)
+      << content_of(at("said")) << done.err;
+}
+
 }  // namespace
 }  // namespace orthant::test
