@@ -112,7 +112,7 @@ std::unique_ptr<StateSource> checkpoint_source(const Checkpoint& checkpoint) {
   for (const auto& [name, bytes] : checkpoint.manifest.files) {
     names.push_back(name);
   }
-  return std::make_unique<StateSource>(checkpoint.folder, names);
+  return std::make_unique<StateSource>(checkpoint.folder, names, checkpoint.manifest.checksums);
 }
 
 CheckpointSave::CheckpointSave(std::string dir, std::int64_t step)

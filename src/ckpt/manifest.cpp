@@ -1,5 +1,7 @@
 #include "ckpt/manifest.h"
 
+#include <charconv>
+
 #include "base/check.h"
 #include "base/json.h"
 
@@ -7,6 +9,17 @@ namespace orthant {
 namespace {
 
 constexpr const char* kFormat = "orthant-checkpoint";
+
+std::uint64_t parse_checksum(const std::string& text, const std::string& path) {
+  std::uint64_t sum = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, sum, 16);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
+    fail_user("{} is damaged: '{}' is no checksum; remove this checkpoint or name another", path,
+              text);
+  }
+  return sum;
+}
 
 OrderedJson blends_json(const std::vector<Manifest::Blend>& blends) {
   OrderedJson json = OrderedJson::array();
@@ -55,6 +68,11 @@ std::string manifest_text(const Manifest& manifest) {
     files.push_back({{"name", name}, {"bytes", bytes}});
   }
   json["files"] = std::move(files);
+  OrderedJson checksums = OrderedJson::object();
+  for (const auto& [name, sum] : manifest.checksums) {
+    checksums[name] = fmt::format("{:016x}", sum);
+  }
+  if (!checksums.empty()) json["checksums"] = std::move(checksums);
   return json.dump(1) + "\n";
 }
 
@@ -80,6 +98,11 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     }
     for (const OrderedJson& file : json.at("files")) {
       manifest.files.emplace_back(file.at("name"), file.at("bytes"));
+    }
+    if (json.contains("checksums")) {
+      for (const auto& [name, sum] : json.at("checksums").items()) {
+        manifest.checksums[name] = parse_checksum(sum.get<std::string>(), path);
+      }
     }
     return manifest;
   } catch (const OrderedJson::exception& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>>
       model;  // key and value of the model's config, in order
   std::vector<std::pair<std::string, std::int64_t>> files;  // name and bytes
+  // Of each tensor of the files (ckpt/checksum.h); empty: of an older version, which had none.
+  std::map<std::string, std::uint64_t> checksums = {};
 };
 
 std::string manifest_text(const Manifest& manifest);

@@ -1,21 +1,26 @@
 #include "ckpt/state_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "ckpt/checksum.h"
 
 namespace orthant {
 namespace {
 
+constexpr const char* kExpAvg = ".exp_avg";
+constexpr const char* kExpAvgSq = ".exp_avg_sq";
+
 std::string tensor_name(const std::string& param, StateKind state) {
   switch (state) {
     case StateKind::kWeight: return param;
-    case StateKind::kExpAvg: return param + ".exp_avg";
-    case StateKind::kExpAvgSq: return param + ".exp_avg_sq";
+    case StateKind::kExpAvg: return param + kExpAvg;
+    case StateKind::kExpAvgSq: return param + kExpAvgSq;
   }
   return param;
 }
@@ -27,6 +32,19 @@ std::vector<std::int64_t> dims_of(const Shape& shape) {
     dims.push_back(shape[i]);
   }
   return dims;
+}
+
+// Tensors of a file may begin at any address.
+std::uint64_t checksum_of(std::span<const std::byte> tensor) {
+  std::array<float, 4096> values;
+  const std::size_t count = tensor.size() / sizeof(float);
+  std::uint64_t sum = 0;
+  for (std::size_t done = 0; done < count; done += values.size()) {
+    const std::span<float> some = std::span(values).first(std::min(values.size(), count - done));
+    std::memcpy(some.data(), tensor.data() + done * sizeof(float), some.size_bytes());
+    sum += checksum(some, static_cast<std::int64_t>(done));
+  }
+  return sum;
 }
 
 }  // namespace
@@ -45,7 +63,10 @@ StateFiles::StateFiles(const std::vector<ParamSpec>& params, StateSet set) {
     if (!by_unit.contains(unit)) order.push_back(unit);
     for (const StateKind state : {StateKind::kWeight, StateKind::kExpAvg, StateKind::kExpAvgSq}) {
       if (set == StateSet::kWeights && state != StateKind::kWeight) continue;
-      by_unit[unit].push_back({tensor_name(param.name, state), DType::kF32, dims_of(param.global)});
+      const std::string name = tensor_name(param.name, state);
+      by_unit[unit].push_back({name, DType::kF32, dims_of(param.global)});
+      places_[name] = tensors_.size();
+      tensors_.push_back(name);
     }
   }
   for (const std::string& unit : order) {
@@ -77,7 +98,8 @@ const StateFiles::OneFile& StateFiles::file_of(const std::string& param) const {
 
 StateWriter::StateWriter(const StateFiles& files, std::string folder)
     : files_(files),
-      folder_(std::move(folder)) {}
+      folder_(std::move(folder)),
+      checksums_(files.tensors().size()) {}
 
 File& StateWriter::open(const std::string& name) {
   const auto found = std::find_if(open_.begin(), open_.end(),
@@ -90,12 +112,15 @@ void StateWriter::write(const Piece& piece, StateKind state, std::span<const flo
   ORTHANT_CHECK(static_cast<std::int64_t>(values.size()) == piece.count,
                 "{} values for a piece of {}", values.size(), piece.count);
   const StateFiles::OneFile& file = files_.file_of(piece.name);
-  const std::int64_t offset = file.layout.offset(tensor_name(piece.name, state));
+  const std::string name = tensor_name(piece.name, state);
+  const std::int64_t offset = file.layout.offset(name);
+  std::uint64_t& sum = checksums_[files_.places_.at(name)];
   File& out = open(file.name);
   for (const Run& run : runs_of(piece)) {
     const auto part =
         values.subspan(static_cast<std::size_t>(run.local), static_cast<std::size_t>(run.count));
     out.write(std::as_bytes(part), offset + run.global * static_cast<std::int64_t>(sizeof(float)));
+    sum += checksum(part, run.global);
   }
 }
 
@@ -105,8 +130,10 @@ void StateWriter::sync() {
   }
 }
 
-StateSource::StateSource(const std::string& folder, const std::vector<std::string>& names)
-    : folder_(folder) {
+StateSource::StateSource(const std::string& folder, const std::vector<std::string>& names,
+                         std::map<std::string, std::uint64_t> checksums)
+    : folder_(folder),
+      checksums_(std::move(checksums)) {
   for (const std::string& name : names) {
     files_.emplace_back(std::filesystem::path(folder) / name);
     for (const TensorEntry& entry : files_.back().entries()) {
@@ -115,6 +142,30 @@ StateSource::StateSource(const std::string& folder, const std::vector<std::strin
                   entry.dtype);
       }
       tensors_[entry.name] = files_.back().data(entry);
+    }
+  }
+}
+
+void StateSource::verify(const Verify& what) const {
+  int number = 0;
+  for (const auto& [name, expected] : checksums_) {
+    if (number++ % what.parts != what.part) continue;
+    if (!what.has_moments && (name.ends_with(kExpAvg) || name.ends_with(kExpAvgSq))) continue;
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) {
+      fail_user(
+          "checkpoint {} has no tensor {}, of which its manifest has a checksum; restore its "
+          "files or remove it",
+          folder_, name);
+    }
+    const std::uint64_t sum = checksum_of(found->second);
+    if (sum != expected) {
+      fail_user(
+          "checkpoint {}: tensor {} has changed since it was written (checksum {:016x}, the "
+          "manifest has {:016x}); remove this checkpoint, so that the one before it is used, or "
+          "restore "
+          "{}.safetensors",
+          folder_, name, sum, expected, unit_of(name));
     }
   }
 }

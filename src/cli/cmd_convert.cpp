@@ -83,6 +83,7 @@ void to_hugging_face(const std::string& from, const std::string& to, DType dtype
   const Checkpoint checkpoint = find_checkpoint(from);
   const ModelConfig model = model_of(checkpoint.manifest, checkpoint.folder);
   const auto source = checkpoint_source(checkpoint);
+  source->verify({});
   write_hf_folder({.folder = to, .model = model, .tokens = {}, .dtype = dtype}, *source,
                   canonical_params(model));
   fmt::print("{}: Hugging Face folder from step {}\n", to, checkpoint.manifest.step);

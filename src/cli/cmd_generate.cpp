@@ -74,6 +74,7 @@ int generate(const GenerateArguments& arguments) {
                         .join_world = [&](const CommParts& parts) { return world.join(0, parts); },
                         .num_threads = threads_per_rank(1)};
   Generator generator(config, backend, plan);
+  text.weights.source->verify({});
   generator.store().load(*text.weights.source);
 
   const TextRequest request =

@@ -19,6 +19,14 @@ class ParamSource {
   // threads.
   virtual void read(const ParamSpec& param, StateKind state, std::int64_t first,
                     std::span<float> into) const = 0;
+  // Reads one of `parts` parts of the weights, or of the whole state, and throws a user error where
+  // it is not what was written. A source without checksums has nothing to compare.
+  struct Verify {
+    int part = 0;
+    int parts = 1;
+    bool has_moments = false;
+  };
+  virtual void verify(const Verify& /*what*/) const {}
 };
 
 // Initial weights: a pure function of (seed, name, element); moments are 0.

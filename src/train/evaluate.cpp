@@ -112,6 +112,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
           "more; lower it",
           valid->num_samples(), config.train.seq_length, G);
     }
+    verify(*weights.source, world);
     batches = std::min(config.train.eval_steps, whole);
     plan = plan_run(rank, per_batch);
     require_fit(job, plan, memory_limit(config, world));

@@ -18,6 +18,7 @@
 #include "train/run_data.h"
 #include "train/run_ranks.h"
 #include "train/save.h"
+#include "train/saver.h"
 #include "train/signals.h"
 #include "train/weights.h"
 
@@ -53,7 +54,8 @@ class Worker {
         config_(run.config),
         rank_(rank),
         report_(report),
-        feed_(run.config, *run.train_data, rank.mesh().coord(Axis::kDp), run.first_step) {
+        feed_(run.config, *run.train_data, rank.mesh().coord(Axis::kDp), run.first_step),
+        saver_(rank, run.config) {
     if (run.valid_data != nullptr) {
       eval_.emplace(config_, *run.valid_data, rank.mesh().coord(Axis::kDp),
                     config_.train.eval_steps * config_.train.global_batch);
@@ -64,8 +66,9 @@ class Worker {
     load_weights(rank_, *run_.weights.source);
     if (run_.weights.resumed) resume(rank_, *run_.weights.resumed);
     for (std::int64_t step = run_.first_step; step <= config_.train.steps; ++step) {
-      if (!train_step(step)) return;
+      if (!train_step(step)) break;
     }
+    tell(saver_.finish());
   }
 
  private:
@@ -80,8 +83,10 @@ class Worker {
       save_gradients(rank_, config_, run_.dump->path);
       start = Clock::now();
     }
+    saver_.before_step();
     const StepResult result = rank_.step(step, lr_at(config_.lr(), step), micros, num_micros);
     if (!result.can_go_on) fail_not_finite(step, result, micros);
+    tell(saver_.after_step(result));
     const double step_s = seconds_since(start);
 
     const bool last = step == config_.train.steps || result.stops;
@@ -94,14 +99,26 @@ class Worker {
     if (report_ != nullptr) report_->step(step, result, valid_loss, step_s, drawn(step));
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
     if (!config_.checkpoint.dir.empty() && (last || due)) {
-      save_checkpoint(rank_, config_, step, blends_of(*run_.train_data));
-      if (report_ != nullptr) {
-        report_->message(
-            fmt::format("step {}: checkpoint saved in {}", step, config_.checkpoint.dir));
-      }
+      tell(saver_.finish());
+      saver_.start(step, blends_of(*run_.train_data));
     }
     slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
     return !result.stops;
+  }
+
+  void tell(const std::optional<SaveOutcome>& saved) const {
+    if (!saved || report_ == nullptr) return;
+    if (saved->failure.empty()) {
+      report_->message(fmt::format(
+          "step {}: checkpoint saved in {}: {} in {:.2f} s, {}/s; training waited {:.3f} s",
+          saved->step, config_.checkpoint.dir, format_bytes(saved->bytes), saved->seconds,
+          format_bytes(
+              static_cast<std::int64_t>(static_cast<double>(saved->bytes) / saved->seconds)),
+          saved->waited_s));
+    } else {
+      report_->message(
+          fmt::format("step {}: no checkpoint, training goes on: {}", saved->step, saved->failure));
+    }
   }
 
   // Of a blend: the samples of each dataset so far.
@@ -132,6 +149,7 @@ class Worker {
 
   [[noreturn]] void fail_not_finite(std::int64_t step, const StepResult& result,
                                     std::span<const HostMicro> micros) {
+    tell(saver_.finish());
     const std::string where = rank_.find_non_finite(micros, static_cast<int>(micros.size()));
     fail_run(
         "step {}: loss is {} and gradient norm {}; the first that is not finite is {}. Nothing was "
@@ -146,6 +164,7 @@ class Worker {
   Report* report_;  // of rank 0; null on others
   TrainFeed feed_;
   std::optional<EvalFeed> eval_;
+  Saver saver_;
   double slowest_step_s_ = 0;
 };
 
@@ -214,6 +233,7 @@ void prepare(const RankConfig& rank, SharedRun& run) {
     require_same_position(config, *run.weights.resumed);
     run.first_step = run.weights.resumed->step + 1;
   }
+  verify(*run.weights.source, run.world);
   if (run.dump && (run.dump->step < run.first_step || run.dump->step > config.train.steps)) {
     fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them",
               run.dump->step, run.first_step, config.train.steps);

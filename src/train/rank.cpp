@@ -59,7 +59,7 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   state_tensor_ = params.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer);
   norm_sum_ = params.alloc({kNormLimbs}, DType::kI64, MemClass::kOptimizer);
-  totals_ = params.alloc({2}, DType::kF64, MemClass::kOptimizer);
+  totals_ = params.alloc({3}, DType::kF64, MemClass::kOptimizer);
   probe_counts_ = params.alloc({num_layers}, DType::kI64, MemClass::kOptimizer);
   if (config_.compute == DType::kF16) {
     state_.loss_scale = kFirstLossScale;
@@ -249,7 +249,7 @@ void Rank::forward_backward(std::int64_t number, double lr, std::span<const Host
 // Loss of the whole global batch on every rank: the last part's, each token once. Votes travel
 // with it.
 void Rank::sum_totals() {
-  const double votes[2] = {0, votes_stop_ ? 1.0 : 0.0};
+  const double votes[3] = {0, votes_stop_ ? 1.0 : 0.0, is_ready_ ? 1.0 : 0.0};
   backend_.device.to_device(totals_, std::as_bytes(std::span(votes)));
   if (head() != nullptr && mesh_->coord(Axis::kTp) == 0) {
     constexpr auto kOffset = static_cast<std::int64_t>(offsetof(StepState, loss_sum));
@@ -262,7 +262,7 @@ void Rank::sum_totals() {
 StepResult Rank::read_result() {
   const double inverse = state_.inv_tokens;
   const double loss_scale = state_.loss_scale;
-  double totals[2] = {0, 0};
+  double totals[3] = {0, 0, 0};
   backend_.device.to_host(std::as_writable_bytes(std::span(&state_, 1)), state_tensor_);
   backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
   return {.loss = totals[0] * inverse,
@@ -271,7 +271,8 @@ StepResult Rank::read_result() {
           .can_go_on = state_.skip == 0 || loss_scale > state_.loss_scale,
           .loss_scale = loss_scale,
           .skipped = state_.skipped,
-          .stops = totals[1] > 0};
+          .stops = totals[1] > 0,
+          .num_ready = static_cast<int>(totals[2])};
 }
 
 StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro> micros,
@@ -279,6 +280,7 @@ StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro>
   forward_backward(number, lr, micros, num_micros);
   {
     const Where where(ledger_, "update");
+    before_updates_();
     store_->begin_host_updates(state_tensor_);
     update_parameters(*ops_, *store_, config_.optimizer, state_tensor_);
     store_->publish();

@@ -52,6 +52,7 @@ struct StepResult {
   double loss_scale = 1;     // of this step
   std::int64_t skipped = 0;  // steps so far whose gradients did not fit, this one included
   bool stops = false;        // some rank has voted to stop: every rank sees it in the same step
+  int num_ready = 0;         // ranks that said ready, likewise
 };
 
 class Rank {
@@ -73,6 +74,10 @@ class Rank {
 
   // Asks all ranks to stop after the next step.
   void vote_stop() { votes_stop_ = true; }
+  // Tells all ranks with the next steps, until it is taken back, that this one is ready.
+  void say_ready(bool is_ready) { is_ready_ = is_ready; }
+  // Called in every step before weights or optimizer state change.
+  void before_updates(std::function<void()> act) { before_updates_ = std::move(act); }
 
   // One optimizer step, counted from 1. `micros`: this rank's micro-batches; empty in a dry run,
   // which says num_micros alone.
@@ -148,9 +153,10 @@ class Rank {
   std::vector<std::unique_ptr<Chunk>> chunks_;  // in the order of the model
   std::unique_ptr<ParamStore> store_;
   Constants constants_;
-  Tensor state_tensor_;                    // StepState
-  Tensor norm_sum_;                        // i64 [kNormLimbs]
-  Tensor totals_;                          // f64 [2]: loss over the global batch, votes to stop
+  Tensor state_tensor_;  // StepState
+  Tensor norm_sum_;      // i64 [kNormLimbs]
+  // f64 [3] over all ranks: loss of the global batch, votes to stop, ranks that are ready
+  Tensor totals_;
   Tensor probe_counts_;                    // i64 [layers of this rank]
   std::unique_ptr<StashOffload> offload_;  // null where no stash leaves
   std::unique_ptr<ModelStage> stage_;
@@ -158,6 +164,9 @@ class Rank {
   std::vector<Uses> uses_;
   StepState state_;  // the host's copy
   bool votes_stop_ = false;
+  bool is_ready_ = false;
+  std::function<void()> before_updates_ = [] {
+  };
 };
 
 }  // namespace orthant

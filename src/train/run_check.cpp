@@ -58,6 +58,7 @@ void check_words(const RunConfig& config) {
   check_word("precision.compute", config.precision.compute, {"fp32", "bf16", "fp16"});
   check_word("precision.grad_accum", config.precision.grad_accum, {"fp32", "bf16"});
   check_word("optimizer.moments", config.optimizer.moments, {"fp32", "bf16"});
+  check_word("checkpoint.on_failure", config.checkpoint.on_failure, {"stop", "warn"});
   check_word("data.order", config.data.order, {"shuffled", "sequential", "megatron"});
   check_word("device.kind", config.device.kind, {"cpu", "cuda"});
 }

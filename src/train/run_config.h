@@ -124,6 +124,7 @@ struct CheckpointConfig {
   std::int64_t interval = 0;
   std::int64_t keep = 3;
   bool resume = true;
+  std::string on_failure = "stop";
 
   template <class Visitor>
   void fields(Visitor&& v) {
@@ -131,6 +132,7 @@ struct CheckpointConfig {
     v("interval", interval, "steps between checkpoints; 0: only at the end");
     v("keep", keep, "newest checkpoints to keep; 0: all");
     v("resume", resume, "go on from the newest whole checkpoint in dir");
+    v("on_failure", on_failure, "when one cannot be written: stop, or warn and go on training");
   }
 };
 

@@ -43,57 +43,11 @@ void write_tensor(Rank& rank, StateWriter& writer, const Piece& piece, StateKind
   }
 }
 
-// Nothing can be seen of this rank while the disk takes what it has written: as long as a very slow
-// one needs.
-double seconds_to_sync(Rank& rank) {
-  constexpr double kLeast = 10;
-  constexpr double kBytesPerSecond = 10e6;
-  double bytes = 0;
-  for (const ParamStore::Owned& owned : rank.store().owned()) {
-    bytes += 3 * static_cast<double>(owned.piece.count) * sizeof(float);  // weight and two moments
-  }
-  return kLeast + bytes / kBytesPerSecond;
-}
-
 bool is_writer_in_chief(const Rank& rank) {
   return rank.mesh().rank() == 0;
 }
 
 }  // namespace
-
-void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step,
-                     std::span<const Manifest::Blend> blends) {
-  const StateFiles files(canonical_params(config.model), StateSet::kTraining);
-  const CheckpointSave save(config.checkpoint.dir, step);
-  Communicator& world = rank.mesh().world();
-  rank.store().settle();
-  if (is_writer_in_chief(rank)) save.begin(files);
-  world.barrier();
-  StateWriter writer(files, save.folder());
-  for (const ParamStore::Owned& owned : rank.store().owned()) {
-    write_tensor(rank, writer, owned.piece, StateKind::kWeight, {owned.weight, *owned.home});
-    write_tensor(rank, writer, owned.piece, StateKind::kExpAvg, {owned.m, *owned.home});
-    write_tensor(rank, writer, owned.piece, StateKind::kExpAvgSq, {owned.v, *owned.home});
-  }
-  world.sign_of_life(seconds_to_sync(rank));
-  writer.sync();
-  world.barrier();
-  if (is_writer_in_chief(rank)) {
-    const std::int64_t samples = config.samples_before(step + 1);
-    save.commit({.step = step,
-                 .updates = rank.kept().updates,
-                 .loss_scale = rank.kept().loss_scale,
-                 .good_steps = rank.kept().good_steps,
-                 .skipped = rank.kept().skipped,
-                 .position = samples,
-                 .tokens = samples * config.train.seq_length,
-                 .blends = {blends.begin(), blends.end()},
-                 .model = model_fields(config.model),
-                 .files = files.files()},
-                static_cast<int>(config.checkpoint.keep));
-  }
-  world.barrier();
-}
 
 void resume(Rank& rank, const Manifest& manifest) {
   StepState state = rank.kept();
@@ -132,7 +86,7 @@ void save_gradients(Rank& rank, const RunConfig& config, const std::string& path
     for (const auto& [name, bytes] : files.files()) {
       names.push_back(name);
     }
-    const StateSource source(folder, names);
+    const StateSource source(folder, names, {});
     write_hf_tensors({.path = path, .model = config.model, .prefix = "", .dtype = DType::kF32},
                      source, params);
     remove_unfinished_gradients(path);

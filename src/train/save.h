@@ -1,4 +1,4 @@
-// Saving what ranks hold: checkpoints and gradients, every rank its own runs.
+// Going on from a checkpoint, and saving gradients: every rank its own runs.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,6 @@
 #include "train/run_config.h"
 
 namespace orthant {
-
-// All ranks call it together after step `step`. Throws on every rank when one could not write; the
-// checkpoints that were there stay, and remove_unfinished() removes the rest.
-void save_checkpoint(Rank& rank, const RunConfig& config, std::int64_t step,
-                     std::span<const Manifest::Blend> blends);
 
 // Goes on where the steps of a checkpoint ended; its weights are loaded apart from this.
 void resume(Rank& rank, const Manifest& manifest);

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "comm/process_world.h"
 #include "hf/hf_source.h"
 
 namespace orthant {
@@ -42,6 +43,12 @@ class LivingSource final : public ParamSource {
 
 }  // namespace
 
+void verify(const ParamSource& source, const ProcessWorld* world) {
+  source.verify({.part = world == nullptr ? 0 : world->rank(),
+                 .parts = world == nullptr ? 1 : world->size(),
+                 .has_moments = true});
+}
+
 void load_weights(Rank& rank, const ParamSource& source) {
   rank.store().load(LivingSource(source, rank.mesh().world()));
 }
@@ -60,7 +67,7 @@ std::vector<std::pair<std::string, std::string>> model_fields(const ModelConfig&
 ModelConfig model_of(const Manifest& manifest, const std::string& folder) {
   std::string text = "[model]\n";
   for (const auto& [key, value] : manifest.model) {
-    text += key + " = " + value + "\n";
+    text += fmt::format("{} = {}\n", key, value);
   }
   ModelConfig model;
   FieldList fields;

@@ -13,6 +13,8 @@
 
 namespace orthant {
 
+class ProcessWorld;
+
 struct Weights {
   std::unique_ptr<ParamSource> source;
   std::optional<Manifest> resumed;  // of the checkpoint that they come from
@@ -25,6 +27,9 @@ Weights find_weights(const RunConfig& config);
 // The steps done must have used the samples that this run file says they used: else the data would
 // be skipped or repeated. A user error otherwise.
 void require_same_position(const RunConfig& config, const Manifest& manifest);
+// A checkpoint that is not what was written, bit for bit, is a user error; each process reads a
+// part.
+void verify(const ParamSource& source, const ProcessWorld* world);
 // Fills a rank, which gives signs of life meanwhile.
 void load_weights(Rank& rank, const ParamSource& source);
 

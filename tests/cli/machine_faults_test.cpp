@@ -14,10 +14,9 @@ namespace fs = std::filesystem;
 // A small file system in memory, for as long as it lives.
 class Mounted {
  public:
-  Mounted(std::string path, const char* options) : path_(std::move(path)) {
-    fs::create_directories(path_);
-    error_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, options) == 0 ? 0 : errno;
-  }
+  Mounted(std::string path, const char* options)
+      : path_(std::move(path)),
+        error_(mount(path_, options)) {}
   ~Mounted() {
     if (error_ == 0) ::umount2(path_.c_str(), MNT_DETACH);
   }
@@ -29,8 +28,12 @@ class Mounted {
   }
 
  private:
+  static int mount(const std::string& path, const char* options) {
+    fs::create_directories(path);
+    return ::mount("tmpfs", path.c_str(), "tmpfs", 0, options) == 0 ? 0 : errno;
+  }
   std::string path_;
-  int error_ = 0;
+  int error_;
 };
 
 class MachineFaults : public Workplace {
@@ -80,6 +83,33 @@ TEST_F(MachineFaults, AFileThatMayNotGrowKeepsTheOldCheckpoint) {
   for (const auto& [name, content] : files_of("")) {
     EXPECT_EQ(name.find("grads"), std::string::npos) << name;
   }
+}
+
+TEST_F(MachineFaults, TrainingGoesOnWithoutACheckpointWhenAsked) {
+  for (const char* ranks : {"--layout.ranks=1", "--layout.ranks=4"}) {
+    const Mounted small(at("ckpt"), "size=1100k");
+    if (small.error() != 0) GTEST_SKIP() << "cannot mount: " << std::strerror(small.error());
+    const Finished done = train(
+        {"--checkpoint.interval=2", "--checkpoint.on_failure=warn", "--train.steps=6", ranks});
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_NE(done.err.find("step 2: checkpoint saved"), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find("step 4: no checkpoint, training goes on: "), std::string::npos)
+        << done.err;
+    EXPECT_NE(done.err.find("No space left"), std::string::npos) << done.err;
+    EXPECT_TRUE(files_of("ckpt").contains("step-00000002/manifest.json"));
+    fs::remove_all(at("log"));
+  }
+}
+
+TEST_F(MachineFaults, AFileThatMayNotGrowLeavesTheOldCheckpointWhenTrainingGoesOn) {
+  expect_trains({"--checkpoint.interval=2", "--train.steps=2"});
+  const auto kept = files_of("ckpt");
+  const Finished done = train({"--checkpoint.on_failure=warn", "--layout.ranks=4", "--layout.tp=2"},
+                              {.file_bytes = 50'000, .out = ""});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_NE(done.err.find("step 4: no checkpoint, training goes on: "), std::string::npos)
+      << done.err;
+  EXPECT_TRUE(files_of("ckpt") == kept);
 }
 
 TEST_F(MachineFaults, AFullDiskUnderTheLogIsOneMessage) {

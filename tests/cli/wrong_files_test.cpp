@@ -169,6 +169,24 @@ TEST_F(WrongFiles, ADamagedCheckpointFallsBackToTheOneBefore) {
   resume("h.0.safetensors");
 }
 
+TEST_F(WrongFiles, ABitThatHasFlippedIsNamed) {
+  expect_trains({"--layout.ranks=4", "--layout.tp=2", "--layout.pp=2"});
+  const std::string path = at("ckpt/step-00000004/h.1.safetensors");
+  const std::string whole = content_of(path);
+  for (const std::size_t from_end : {1, 20'000}) {
+    std::string flipped = whole;
+    flipped[flipped.size() - from_end] ^= 0x10;
+    write_content(path, flipped);
+    const std::vector<std::string> parts = {"ckpt/step-00000004: tensor h.1.",
+                                            "has changed since it was written"};
+    expect_train_refused({"--train.steps=5"}, parts);
+    expect_train_refused({"--train.steps=5", "--layout.ranks=2"}, parts);
+    expect_refused({"eval", "run.toml", "--train.eval_steps=1"}, 2, parts);
+  }
+  write_content(path, whole);
+  expect_trains({"--train.steps=5"});
+}
+
 TEST_F(WrongFiles, NothingIsConvertedOverWhatIsThere) {
   make_hf();
   expect_refused({"convert", "hf", "first"}, 2, {"has a checkpoint already"});

@@ -7,7 +7,7 @@
 #include "tests/support/fixture.h"
 #include "train/plan_memory.h"
 #include "train/run_ranks.h"
-#include "train/save.h"
+#include "train/saver.h"
 #include "train/weights.h"
 
 namespace orthant::test {
