@@ -55,9 +55,10 @@ Token Transfers::start_work(const Work& work, const After& after) {
 }
 
 const Transfers::Started* Transfers::find(Token token) const {
-  const auto found = std::find_if(started_.begin(), started_.end(),
-                                  [token](const Started& s) { return s.token == token; });
-  return found == started_.end() ? nullptr : &*found;
+  const auto found =  // tokens ascend
+      std::lower_bound(started_.begin(), started_.end(), token.id,
+                       [](const Started& s, std::int64_t id) { return s.token.id < id; });
+  return found == started_.end() || found->token != token ? nullptr : &*found;
 }
 
 // What is queued on `later`, which knows `known` to be over, comes after that call.

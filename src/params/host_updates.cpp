@@ -35,14 +35,15 @@ void HostUpdates::add_segment(int unit, const Segment& segment, std::int64_t fir
   at(unit).parts.push_back({segment, first});
 }
 
-// A quarter of the largest unit, so that its copies hide behind its updates.
+// A quarter of the largest unit, so that its copies hide behind its updates; not so large that the
+// buffers count, nor so small that a unit's pieces are hard to count.
 std::int64_t HostUpdates::piece_elements() const {
   std::int64_t largest = 0;
   for (const Unit& unit : units_) {
     if (unit.device_grad.present()) largest = std::max(largest, unit.device_grad.count());
   }
-  const std::int64_t quarter = (largest / 4 + kNormBlock - 1) / kNormBlock * kNormBlock;
-  return std::min(quarter, kMostElements);
+  const std::int64_t wanted = std::max(std::min(largest / 4, kMostElements), largest / kMostPieces);
+  return (wanted + kNormBlock - 1) / kNormBlock * kNormBlock;
 }
 
 void HostUpdates::make_buffers() {

@@ -58,7 +58,8 @@ class HostUpdates {
 
  private:
   static constexpr int kBuffers = 2;
-  static constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // of a piece
+  static constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // of a piece, but for ...
+  static constexpr std::int64_t kMostPieces = 32;                       // ... that of a unit
 
   struct Part {
     Segment segment;
