@@ -38,6 +38,10 @@ OrderedJson gpu_texts() {
   return texts;
 }
 
+bool has_level(const ProcessorFeatures& features, CpuLevel level) {
+  return std::find(features.levels.begin(), features.levels.end(), level) != features.levels.end();
+}
+
 OrderedJson findings() {
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -46,8 +50,10 @@ OrderedJson findings() {
           {"commit", kCommit},
           {"processor", processor_name()},
           {"cores", std::thread::hardware_concurrency()},
-          {"avx2", features.has_avx2},
+          {"avx2", !features.levels.empty()},
+          {"avx512", has_level(features, CpuLevel::kAvx512)},
           {"avx512_bf16", features.has_avx512_bf16},
+          {"amx_bf16", has_level(features, CpuLevel::kAmx)},
           {"free_memory_bytes", available_host_bytes()},
           {"open_files", files.rlim_cur},
           {"gpus", gpu_texts()},

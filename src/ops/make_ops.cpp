@@ -9,6 +9,11 @@
 #include "ops/ops.h"
 #include "ops/processor.h"
 #include "ops/ref/ref_ops.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #if defined(ORTHANT_HAS_CUDA)
 #include "ops/cuda/cuda_ops.h"
 #endif
@@ -29,15 +34,47 @@ std::vector<std::string> missing_features() {
   return missing;
 }
 
+#if defined(__x86_64__)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+// A process must ask the system before it may use tiles.
+bool has_amx() {
+  constexpr unsigned kBF16 = 1U << 22;
+  constexpr unsigned kTiles = 1U << 24;
+  constexpr long kRequestState = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kBF16) != 0 && (edx & kTiles) != 0 &&
+         ::syscall(SYS_arch_prctl, kRequestState, kTileData) == 0;
+}
+#endif
+
 }  // namespace
 
 ProcessorFeatures processor_features() {
   ProcessorFeatures features;
-  features.has_avx2 = missing_features().empty();
+  if (!missing_features().empty()) return features;
+  features.levels.push_back(CpuLevel::kAvx2);
 #if defined(__x86_64__)
   features.has_avx512_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+  if (!has_avx512()) return features;
+  features.levels.push_back(CpuLevel::kAvx512);
+  if (has_amx()) features.levels.push_back(CpuLevel::kAmx);
 #endif
   return features;
+}
+
+std::string_view ops_kind(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::kAvx2: return "cpu-avx2";
+    case CpuLevel::kAvx512: return "cpu-avx512";
+    default: return "cpu-amx";
+  }
 }
 
 std::vector<std::string> ops_kinds() {
@@ -59,7 +96,10 @@ std::unique_ptr<Ops> make_ops(std::string_view kind, const OpsParts& parts) {
           "machine",
           join(missing));
     }
-    return make_cpu_ops(parts);
+    return make_cpu_ops(parts, processor_features().levels.back());
+  }
+  for (const CpuLevel level : processor_features().levels) {
+    if (kind == ops_kind(level)) return make_cpu_ops(parts, level);
   }
 #if defined(ORTHANT_HAS_CUDA)
   if (kind == "cuda") return make_cuda_ops(parts);

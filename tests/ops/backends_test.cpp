@@ -1,5 +1,6 @@
-// Each case of each op: the cpu and cuda backends against ref, bits of cuda against cpu and of cpu
-// against the number of threads, and what meta records and plans against what others do.
+// Each case of each op: the cpu backend at each level of this processor and the cuda backend
+// against ref, bits of cuda against cpu and of cpu against levels and the number of threads, and
+// what meta records and plans against what others do.
 #include <array>
 #include <cstring>
 #include <map>
@@ -9,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/check.h"
+#include "ops/processor.h"
 #include "tests/ops/cases.h"
 #include "tests/support/close.h"
 
@@ -41,14 +42,13 @@ std::vector<Group> groups() {
   return result;
 }
 
-// Empty where the processor cannot run the backend.
-std::unique_ptr<OpBed> cpu_bed(int num_threads) {
-  try {
-    return std::make_unique<OpBed>("cpu", num_threads);
-  } catch (const Error& error) {
-    if (error.fault() != Fault::kUser) throw;
-    return nullptr;
+// The cpu backend at each level of this processor; none where it does not run.
+std::vector<std::string> cpu_kinds() {
+  std::vector<std::string> kinds;
+  for (const CpuLevel level : processor_features().levels) {
+    kinds.emplace_back(ops_kind(level));
   }
+  return kinds;
 }
 
 class Backends : public ::testing::TestWithParam<Group> {};
@@ -70,10 +70,13 @@ void expect_equals_ref(const OpCase& one, OpBed& bed) {
 }
 
 TEST_P(Backends, CpuEqualsRef) {
-  for (const OpCase& one : GetParam().cases) {
-    const std::unique_ptr<OpBed> cpu = cpu_bed(2);
-    if (cpu == nullptr) GTEST_SKIP() << "the cpu backend does not run on this processor";
-    expect_equals_ref(one, *cpu);
+  if (cpu_kinds().empty()) GTEST_SKIP() << "the cpu backend does not run on this processor";
+  for (const std::string& kind : cpu_kinds()) {
+    SCOPED_TRACE(kind);
+    for (const OpCase& one : GetParam().cases) {
+      OpBed cpu(kind, 2);
+      expect_equals_ref(one, cpu);
+    }
   }
 }
 
@@ -96,46 +99,56 @@ bool has_fixed_bits(const std::string& name) {
                      [&](const char* start) { return name.starts_with(start); });
 }
 
+// Of what a case writes on both.
+void expect_same_bits(const OpCase& one, OpBed& first, OpBed& second, const std::string& between) {
+  const OpRun expected = one.prepare(first);
+  const OpRun actual = one.prepare(second);
+  expected.run();
+  actual.run();
+  for (std::size_t i = 0; i < expected.writes.size(); ++i) {
+    if (expected.writes[i].absent()) continue;
+    const Tensor there = first.on_host(expected.writes[i]);
+    const Tensor here = second.on_host(actual.writes[i]);
+    EXPECT_EQ(0, std::memcmp(here.data, there.data, static_cast<std::size_t>(here.bytes())))
+        << one.name << ": output " << i << " differs between " << between << "\n"
+        << repro_line();
+  }
+}
+
 TEST_P(Backends, CudaHasTheBitsOfCpu) {
   if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
   if (!has_fixed_bits(GetParam().name)) GTEST_SKIP() << "its sums have an order of their own";
+  if (cpu_kinds().empty()) GTEST_SKIP() << "the cpu backend does not run on this processor";
   OpBed cuda("cuda");
   for (const OpCase& one : GetParam().cases) {
-    const std::unique_ptr<OpBed> cpu = cpu_bed(1);
-    if (cpu == nullptr) GTEST_SKIP() << "the cpu backend does not run on this processor";
+    OpBed cpu("cpu");
     cuda.reset();
-    const OpRun expected = one.prepare(*cpu);
-    const OpRun actual = one.prepare(cuda);
-    expected.run();
-    actual.run();
-    for (std::size_t i = 0; i < expected.writes.size(); ++i) {
-      if (expected.writes[i].absent()) continue;
-      const Tensor here = cuda.on_host(actual.writes[i]);
-      EXPECT_EQ(0, std::memcmp(here.data, expected.writes[i].data,
-                               static_cast<std::size_t>(here.bytes())))
-          << one.name << ": output " << i << " differs\n"
-          << repro_line();
+    expect_same_bits(one, cpu, cuda, "cpu and cuda");
+  }
+}
+
+TEST_P(Backends, EveryLevelOfProcessorHasTheSameBits) {
+  if (!has_fixed_bits(GetParam().name)) GTEST_SKIP() << "its sums have an order of their own";
+  const std::vector<std::string> kinds = cpu_kinds();
+  if (kinds.size() < 2) GTEST_SKIP() << "this processor has one level";
+  for (const OpCase& one : GetParam().cases) {
+    for (std::size_t i = 1; i < kinds.size(); ++i) {
+      OpBed lowest(kinds[0]);
+      OpBed other(kinds[i]);
+      expect_same_bits(one, lowest, other, kinds[0] + " and " + kinds[i]);
     }
   }
 }
 
 TEST_P(Backends, ThreadsChangeNoBit) {
-  for (const OpCase& one : GetParam().cases) {
-    std::vector<std::unique_ptr<OpBed>> beds;
-    std::vector<OpRun> runs;
-    for (const int num_threads : {1, 2, 3}) {
-      beds.push_back(cpu_bed(num_threads));
-      if (beds.back() == nullptr) GTEST_SKIP() << "the cpu backend does not run on this processor";
-      runs.push_back(one.prepare(*beds.back()));
-      runs.back().run();
-      for (std::size_t i = 0; i < runs.back().writes.size(); ++i) {
-        const Tensor& first = runs.front().writes[i];
-        const Tensor& other = runs.back().writes[i];
-        if (first.absent()) continue;
-        EXPECT_EQ(0, std::memcmp(first.data, other.data, static_cast<std::size_t>(first.bytes())))
-            << one.name << ": output " << i << " differs between 1 and " << num_threads
-            << " threads\n"
-            << repro_line();
+  if (cpu_kinds().empty()) GTEST_SKIP() << "the cpu backend does not run on this processor";
+  for (const std::string& kind : cpu_kinds()) {
+    for (const OpCase& one : GetParam().cases) {
+      for (const int num_threads : {2, 3}) {
+        OpBed single(kind, 1);
+        OpBed several(kind, num_threads);
+        expect_same_bits(one, single, several,
+                         "1 and " + std::to_string(num_threads) + " threads of " + kind);
       }
     }
   }

@@ -1,12 +1,14 @@
 // An element has the same bits wherever it lies: parts of a tensor, cut at any place, give what the
 // whole gives. ZeRO cuts shards anywhere, and its stages must agree.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
-#include "base/check.h"
+#include "ops/processor.h"
 #include "tests/support/close.h"
 
 namespace orthant {
@@ -16,16 +18,18 @@ constexpr std::int64_t N = 157;
 constexpr std::int64_t kCuts[] = {0, 1, 3, 8, 17, 64, 65, 100, 156, N};
 
 // Ops of the cpu backend on a whole and on its parts.
-class Placement : public ::testing::TestWithParam<DType> {
+class Placement : public ::testing::TestWithParam<std::tuple<CpuLevel, DType>> {
  protected:
   void SetUp() override {
-    try {
-      bed_.emplace("cpu", 2);
-    } catch (const Error& error) {
-      if (error.fault() != Fault::kUser) throw;
-      GTEST_SKIP() << error.what();
+    const std::vector<CpuLevel> levels = processor_features().levels;
+    const CpuLevel level = std::get<CpuLevel>(GetParam());
+    if (std::find(levels.begin(), levels.end(), level) == levels.end()) {
+      GTEST_SKIP() << "this processor lacks what " << ops_kind(level) << " needs";
     }
+    bed_.emplace(ops_kind(level), 2);
   }
+
+  static DType type() { return std::get<DType>(GetParam()); }
 
   // `run` computes elements first .. first+count-1 of `out`.
   void expect_same_bits(const Tensor& out,
@@ -51,9 +55,9 @@ Tensor row(const Tensor& tensor, std::int64_t first, std::int64_t count) {
 }
 
 TEST_P(Placement, Gelu) {
-  const Tensor x = bed().normal("x", {N}, GetParam(), 3);
-  const Tensor dy = bed().normal("dy", {N}, GetParam());
-  const Tensor y = bed().out({N}, GetParam());
+  const Tensor x = bed().normal("x", {N}, type(), 3);
+  const Tensor dy = bed().normal("dy", {N}, type());
+  const Tensor y = bed().out({N}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     bed().run(GeluFwd{.y = row(y, first, count), .x = row(x, first, count)});
   });
@@ -64,13 +68,13 @@ TEST_P(Placement, Gelu) {
 }
 
 TEST_P(Placement, AddAndCopy) {
-  const Tensor a = bed().normal("a", {N}, GetParam());
-  const Tensor b = bed().normal("b", {N}, GetParam());
-  const Tensor y = bed().out({N}, GetParam());
+  const Tensor a = bed().normal("a", {N}, type());
+  const Tensor b = bed().normal("b", {N}, type());
+  const Tensor y = bed().out({N}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     bed().run(Add{.y = y.flat(first, count), .a = a.flat(first, count), .b = b.flat(first, count)});
   });
-  const Tensor other = bed().out({N}, GetParam() == DType::kF32 ? DType::kBF16 : DType::kF32);
+  const Tensor other = bed().out({N}, type() == DType::kF32 ? DType::kBF16 : DType::kF32);
   expect_same_bits(other, [&](std::int64_t first, std::int64_t count) {
     bed().run(Copy{.y = other.flat(first, count), .x = a.flat(first, count)});
   });
@@ -78,10 +82,10 @@ TEST_P(Placement, AddAndCopy) {
 
 TEST_P(Placement, Swiglu) {
   // Columns f and F + f of each row belong together; a part is a copy of its columns.
-  const Tensor x = bed().normal("gate_up", {2, N}, GetParam(), 3);
-  const Tensor y = bed().out({N}, GetParam());
+  const Tensor x = bed().normal("gate_up", {2, N}, type(), 3);
+  const Tensor y = bed().out({N}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
-    const Tensor gate_up = bed().zeros({1, 2 * count}, GetParam());
+    const Tensor gate_up = bed().zeros({1, 2 * count}, type());
     for (const std::int64_t half : {0, 1}) {
       const Tensor from = x.rows(half, 1).as({N}).flat(first, count);
       std::memcpy(gate_up.as({2, count}).rows(half, 1).data, from.data,
@@ -92,7 +96,7 @@ TEST_P(Placement, Swiglu) {
 }
 
 TEST_P(Placement, AdamW) {
-  const DType type = GetParam();
+  const DType type = Placement::type();
   const Tensor start = bed().normal("master", {N}, DType::kF32);
   const Tensor master = bed().out({N}, DType::kF32);
   const Tensor m = bed().out({N}, DType::kF32);
@@ -126,7 +130,7 @@ TEST_P(Placement, AdamW) {
 // A row of a norm does not depend on the rows beside it: sequence parallelism cuts between rows.
 TEST_P(Placement, RowsOfNorm) {
   const std::int64_t C = 33;
-  const DType type = GetParam();
+  const DType type = Placement::type();
   const Tensor x = bed().normal("x", {N, C}, type);
   const Tensor w = bed().normal("w", {C}, type);
   const Tensor b = bed().normal("b", {C}, type);
@@ -147,9 +151,13 @@ TEST_P(Placement, RowsOfNorm) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Placement, ::testing::Values(DType::kF32, DType::kBF16),
-                         [](const ::testing::TestParamInfo<DType>& info) {
-                           return std::string(name_of(info.param));
+INSTANTIATE_TEST_SUITE_P(Ops, Placement,
+                         ::testing::Combine(::testing::Values(CpuLevel::kAvx2, CpuLevel::kAvx512),
+                                            ::testing::Values(DType::kF32, DType::kBF16)),
+                         [](const ::testing::TestParamInfo<std::tuple<CpuLevel, DType>>& info) {
+                           std::string name(ops_kind(std::get<CpuLevel>(info.param)));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_" + std::string(name_of(std::get<DType>(info.param)));
                          });
 
 }  // namespace

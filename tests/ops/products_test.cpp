@@ -1,4 +1,6 @@
-// Both implementations of the cpu backend's matrix products, whichever this processor prefers.
+// Every implementation of the cpu backend's matrix products that this processor can run, whichever
+// it prefers.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -21,8 +23,9 @@ using cpu::Product;
 using cpu::Products;
 
 using MakeProducts = std::unique_ptr<Products> (*)(int num_threads);
+template <cpu::GemmForm (*form)()>
 std::unique_ptr<Products> own(int num_threads) {
-  return std::make_unique<cpu::Gemm>(num_threads);
+  return std::make_unique<cpu::Gemm>(form(), num_threads);
 }
 std::unique_ptr<Products> onednn(int num_threads) {
   return std::make_unique<cpu::OneDnnProducts>(num_threads);
@@ -30,6 +33,8 @@ std::unique_ptr<Products> onednn(int num_threads) {
 
 struct Kind {
   const char* name;
+  CpuLevel level;  // that it needs
+  bool multiplies_f32;
   MakeProducts make;
 };
 
@@ -49,7 +54,7 @@ std::string name_of_case(const Case& c) {
 }
 
 // What linear layers ask for, at odd sizes and around the tiles: forward, input and weight.
-std::vector<Case> cases() {
+std::vector<Case> cases(const Kind& kind) {
   struct Size {
     std::int64_t M, N, K;
   };
@@ -57,6 +62,7 @@ std::vector<Case> cases() {
   for (const auto& [M, N, K] : {Size{1, 1, 1}, Size{7, 5, 13}, Size{33, 17, 31}, Size{65, 67, 130},
                                 Size{64, 256, 64}, Size{257, 260, 33}, Size{40, 270, 1030}}) {
     for (const DType type : {DType::kF32, DType::kBF16}) {
+      if (type == DType::kF32 && !kind.multiplies_f32) continue;
       all.push_back({M, N, K, false, true, type, type, true, Into::kSet});
       all.push_back({M, N, K, false, true, type, type, false, Into::kSet});
       all.push_back({M, N, K, false, false, type, type, false, Into::kSet});
@@ -139,13 +145,16 @@ void expect_right(const Case& c, const Operands& before, const Operands& after) 
 class ProductsTest : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (!processor_features().has_avx2) GTEST_SKIP() << "this processor lacks AVX2";
+    const std::vector<CpuLevel> levels = processor_features().levels;
+    if (std::find(levels.begin(), levels.end(), GetParam().level) == levels.end()) {
+      GTEST_SKIP() << "this processor lacks what " << ops_kind(GetParam().level) << " needs";
+    }
   }
 };
 
 TEST_P(ProductsTest, EqualSumsInDouble) {
   const std::unique_ptr<Products> products = GetParam().make(2);
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(GetParam())) {
     const Operands before(c);
     Operands after(c);
     products->run(after.product(c));
@@ -154,7 +163,7 @@ TEST_P(ProductsTest, EqualSumsInDouble) {
 }
 
 TEST_P(ProductsTest, ThreadsAndRepeatsChangeNoBit) {
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(GetParam())) {
     Operands first(c);
     GetParam().make(1)->run(first.product(c));
     for (const int num_threads : {2, 3}) {
@@ -169,11 +178,13 @@ TEST_P(ProductsTest, ThreadsAndRepeatsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, ProductsTest,
-                         ::testing::Values(Kind{"own", own}, Kind{"onednn", onednn}),
-                         [](const ::testing::TestParamInfo<Kind>& info) {
-                           return std::string(info.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ops, ProductsTest,
+    ::testing::Values(Kind{"own_avx2", CpuLevel::kAvx2, true, own<cpu::avx2::gemm_form>},
+                      Kind{"own_avx512", CpuLevel::kAvx512, true, own<cpu::avx512::gemm_form>},
+                      Kind{"own_amx", CpuLevel::kAmx, false, own<cpu::amx::gemm_form>},
+                      Kind{"onednn", CpuLevel::kAvx2, true, onednn}),
+    [](const ::testing::TestParamInfo<Kind>& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace orthant

@@ -3,28 +3,28 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 // e^(-x), below the square root of the largest float, so that no product of two is infinite.
-inline F8 bounded_exp_minus(F8 x) {
+inline Floats bounded_exp_minus(Floats x) {
   return exp(min(splat(43.0F), zero() - x));
 }
 
 inline constexpr float kTwiceRoot = 1.5957691216057308F;  // 2 sqrt(2 / pi)
 inline constexpr float kTwiceCubic = 1.5957691216057308F * 0.044715F;
 
-inline F8 gelu(F8 x) {
-  const F8 u = x * fma(x * x, splat(kTwiceCubic), splat(kTwiceRoot));
+inline Floats gelu(Floats x) {
+  const Floats u = x * fma(x * x, splat(kTwiceCubic), splat(kTwiceRoot));
   return x / (splat(1) + bounded_exp_minus(u));
 }
 
-inline F8 gelu_slope(F8 x) {
-  const F8 square = x * x;
-  const F8 u = x * fma(square, splat(kTwiceCubic), splat(kTwiceRoot));
-  const F8 du = fma(square, splat(3 * kTwiceCubic), splat(kTwiceRoot));
-  const F8 e = bounded_exp_minus(u);
-  const F8 s = splat(1) / (splat(1) + e);
+inline Floats gelu_slope(Floats x) {
+  const Floats square = x * x;
+  const Floats u = x * fma(square, splat(kTwiceCubic), splat(kTwiceRoot));
+  const Floats du = fma(square, splat(3 * kTwiceCubic), splat(kTwiceRoot));
+  const Floats e = bounded_exp_minus(u);
+  const Floats s = splat(1) / (splat(1) + e);
   // s + x s (1 - s) u', with 1 - s = e s.
   return fma(x * du, (e * s) * s, s);
 }
@@ -54,7 +54,7 @@ void CpuOps::exec(const GeluBwd& a, const Tensor& /*workspace*/) {
     for_shares(num_threads_, a.x.count(), 64, 4 * a.x.bytes(),
                [&](std::int64_t first, std::int64_t last) {
                  for_vectors(last - first, [&](std::int64_t i, auto lanes) {
-                   const F8 d = load(dy + first + i, lanes);
+                   const Floats d = load(dy + first + i, lanes);
                    store(dx + first + i, d * gelu_slope(load(x + first + i, lanes)), lanes);
                  });
                });
@@ -71,8 +71,8 @@ void CpuOps::exec(const SwigluFwd& a, const Tensor& /*workspace*/) {
                    const T* gate = a.gate_up.ptr<const T>() + t * 2 * F;
                    T* y = a.y.ptr<T>() + t * F;
                    for_vectors(F, [&](std::int64_t i, auto lanes) {
-                     const F8 g = load(gate + i, lanes);
-                     const F8 silu = g / (splat(1) + bounded_exp_minus(g));
+                     const Floats g = load(gate + i, lanes);
+                     const Floats silu = g / (splat(1) + bounded_exp_minus(g));
                      store(y + i, silu * load(gate + F + i, lanes), lanes);
                    });
                  }
@@ -91,11 +91,11 @@ void CpuOps::exec(const SwigluBwd& a, const Tensor& /*workspace*/) {
                    const T* dy = a.dy.ptr<const T>() + t * F;
                    T* d_gate = a.d_gate_up.ptr<T>() + t * 2 * F;
                    for_vectors(F, [&](std::int64_t i, auto lanes) {
-                     const F8 g = load(gate + i, lanes);
-                     const F8 up = load(gate + F + i, lanes);
-                     const F8 d = load(dy + i, lanes);
-                     const F8 e = bounded_exp_minus(g);
-                     const F8 s = splat(1) / (splat(1) + e);
+                     const Floats g = load(gate + i, lanes);
+                     const Floats up = load(gate + F + i, lanes);
+                     const Floats d = load(dy + i, lanes);
+                     const Floats e = bounded_exp_minus(g);
+                     const Floats s = splat(1) / (splat(1) + e);
                      store(d_gate + i, d * up * fma(g, (e * s) * s, s), lanes);
                      store(d_gate + F + i, d * (g * s), lanes);
                    });
@@ -104,4 +104,4 @@ void CpuOps::exec(const SwigluBwd& a, const Tensor& /*workspace*/) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -6,10 +6,10 @@
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/backend.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
-constexpr std::int64_t kQueries = 264;  // at most, of a block: 44 tiles of six
+constexpr std::int64_t kQueries = 264;  // at most, of a block: whole tiles
 constexpr std::int64_t kKeys = 96;      // of a block
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
@@ -28,9 +28,9 @@ struct Head {
 };
 
 struct Blocks {
-  float* q;        // panels of 6 queries
-  float* k;        // panels of 16 keys
-  float* v;        // panels of 16 columns
+  float* q;        // panels of kTileRows queries
+  float* k;        // panels of kTileColumns keys
+  float* v;        // panels of kTileColumns columns
   float* sums;     // [queries, padded D]: sums of p v, not yet divided
   float* highest;  // [queries]
   float* total;    // [queries]: sum of exponentials
@@ -46,79 +46,81 @@ Blocks carve(float* scratch, std::int64_t D) {
   const std::int64_t padded = round_up(D, kTileColumns);
   Carver carver(scratch);
   const std::int64_t rows = queries_at_once(D);
-  return {.q = carver.take(rows * D + 16),
-          .k = carver.take(kKeys * D + 16),
-          .v = carver.take(kKeys * padded + 16),
+  return {.q = carver.take(rows * D + kLanes),
+          .k = carver.take(kKeys * D + kLanes),
+          .v = carver.take(kKeys * padded + kLanes),
           .sums = carver.take(rows * padded),
-          .highest = carver.take(rows + 8),
-          .total = carver.take(rows + 8)};
+          .highest = carver.take(rows + kLanes),
+          .total = carver.take(rows + kLanes)};
 }
 
-// Six rows of scores [6, kKeys] become probabilities not yet divided; `visible` keys are seen by
-// the last row. Returns what earlier sums must be multiplied by.
-F8 online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query, std::int64_t visible,
-                  float* scores, float* highest, float* total) {
-  alignas(32) float peaks[8] = {kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
+// The rows of a tile of scores [kTileRows, kKeys] become probabilities not yet divided; `visible`
+// keys are seen by the last row. Returns what earlier sums must be multiplied by.
+Floats online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query,
+                      std::int64_t visible, float* scores, float* highest, float* total) {
+  alignas(64) float peaks[kLanes];
+  store(peaks, splat(kNone));
   for (int r = 0; r < kTileRows; ++r) {
     const std::int64_t seen = std::min(visible, query + r - key + 1);
     float* row = scores + r * kKeys;
-    F8 peak = splat(kNone);
+    Floats peak = splat(kNone);
     for (std::int64_t j = 0; j < visible; j += kLanes) {
-      F8 x = scaled_scores(load(row + j), rule, key + j, query + r);
-      if (j + kLanes > seen) x = select(first_lanes(seen - j), x, splat(kNone));
+      Floats x = scaled_scores(load(row + j), rule, key + j, query + r);
+      if (j + kLanes > seen) x = select(lanes_below(seen - j), x, splat(kNone));
       store(row + j, x);
       peak = max(x, peak);
     }
     peaks[r] = largest(peak);
   }
-  const F8 before = load(highest);
-  const F8 after = max(_mm256_load_ps(peaks), before);
+  const Floats before = load(highest);
+  const Floats after = max(load(peaks), before);
   store(highest, after, Tail{kTileRows});
-  alignas(32) float shifts[8];
-  _mm256_store_ps(shifts, after);
-  alignas(32) float row_totals[8] = {};
-  alignas(32) std::uint32_t words[kKeys + 2 * kWordsAtOnce];
+  alignas(64) float shifts[kLanes];
+  store(shifts, after);
+  alignas(64) float row_totals[kLanes] = {};
+  alignas(64) std::uint32_t words[kKeys + 2 * kWordsAtOnce];
   for (int r = 0; r < kTileRows; ++r) {
     float* row = scores + r * kKeys;
-    const F8 shift = splat(shifts[r]);
+    const Floats shift = splat(shifts[r]);
     const std::uint32_t* word = nullptr;
     if (rule.drops) {
       const std::uint64_t first =
           rule.first_element + static_cast<std::uint64_t>((query + r) * rule.S + key);
       word = rule.dropout.words(first, visible, words);
     }
-    F8 row_total = zero();
+    Floats row_total = zero();
     for (std::int64_t j = 0; j < visible; j += kLanes) {
-      F8 p = exp(load(row + j) - shift);
+      Floats p = exp(load(row + j) - shift);
       row_total += p;
       if (rule.drops) p = p * rule.dropout.factors(word + j);
       store(row + j, p);
     }
     row_totals[r] = sum(row_total);
   }
-  const F8 factor = exp(before - after);
-  store(total, fma(load(total), factor, _mm256_load_ps(row_totals)), Tail{kTileRows});
+  const Floats factor = exp(before - after);
+  store(total, fma(load(total), factor, load(row_totals)), Tail{kTileRows});
   return factor;
 }
 
 // sums = sums * factor of the row + p v
 void add_values(const float* p, const float* v, std::int64_t keys, std::int64_t visible,
-                std::int64_t padded, F8 factors, float* sums) {
-  alignas(32) float factor[8];
-  _mm256_store_ps(factor, factors);
+                std::int64_t padded, Floats factors, float* sums) {
+  alignas(64) float factor[kLanes];
+  store(factor, factors);
   for (std::int64_t d = 0; d < padded; d += kTileColumns) {
     const Tile tile = tile_product<kKeys, 1>(visible, p, v + d * keys, kTileColumns);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < kTileRows; ++r) {
       float* to = sums + r * padded + d;
-      const F8 f = splat(factor[r]);
+      const Floats f = splat(factor[r]);
       store(to, fma(load(to), f, tile.row[r][0]));
-      store(to + 8, fma(load(to + 8), f, tile.row[r][1]));
+      store(to + kLanes, fma(load(to + kLanes), f, tile.row[r][1]));
     }
   }
 }
 
-// Six queries at `panel` of the block, the first at position `query`, against a block of keys.
+// The queries of a tile at `panel` of the block, the first at position `query`, against a block of
+// keys.
 void attend_panel(const HeadRule& rule, const Blocks& blocks, std::int64_t D, std::int64_t panel,
                   std::int64_t query, std::int64_t key, std::int64_t keys, std::int64_t visible) {
   alignas(64) float scores[kTileRows * kKeys];
@@ -126,8 +128,8 @@ void attend_panel(const HeadRule& rule, const Blocks& blocks, std::int64_t D, st
     store_tile(tile_product<1, kTileRows>(D, blocks.q + panel * D, blocks.k + j * D, kTileColumns),
                scores + j, kKeys);
   }
-  const F8 factors = online_softmax(rule, key, query, visible, scores, blocks.highest + panel,
-                                    blocks.total + panel);
+  const Floats factors = online_softmax(rule, key, query, visible, scores, blocks.highest + panel,
+                                        blocks.total + panel);
   const std::int64_t padded = round_up(D, kTileColumns);
   add_values(scores, blocks.v, keys, visible, padded, factors, blocks.sums + panel * padded);
 }
@@ -138,7 +140,7 @@ void write_rows(const Head<T>& head, const Blocks& blocks, std::int64_t first, s
   for (std::int64_t i = 0; i < rows; ++i) {
     const float* sums = blocks.sums + i * padded;
     T* o = head.o.at(first + i);
-    const F8 inverse = splat(1 / blocks.total[i]);
+    const Floats inverse = splat(1 / blocks.total[i]);
     for_vectors(head.D,
                 [&](std::int64_t d, auto lanes) { store(o + d, load(sums + d) * inverse, lanes); });
     if (head.lse != nullptr) {
@@ -155,8 +157,8 @@ void attend(const Head<T>& head, std::int64_t first, std::int64_t rows, float* s
   const Blocks blocks = carve(scratch, D);
   const std::int64_t all_rows = round_up(rows, kTileRows);
   std::fill(blocks.sums, blocks.sums + all_rows * round_up(D, kTileColumns), 0.0F);
-  std::fill(blocks.highest, blocks.highest + all_rows + 2, kNone);
-  std::fill(blocks.total, blocks.total + all_rows + 2, 0.0F);
+  std::fill(blocks.highest, blocks.highest + all_rows + kLanes - kTileRows, kNone);
+  std::fill(blocks.total, blocks.total + all_rows + kLanes - kTileRows, 0.0F);
   pack_rows<kTileRows>(head.q.at(first), head.q.stride, rows, D, blocks.q);
   const std::int64_t query = head.start + first;
   for (std::int64_t key = 0; key < query + rows; key += kKeys) {
@@ -193,11 +195,6 @@ void for_query_blocks(const AttentionShape& n, int num_threads, Body&& body) {
   });
 }
 
-void check_width(std::string_view op, const AttentionShape& n) {
-  ORTHANT_CHECK(n.D <= kMaxHeadWidth, "{}: heads of the cpu backend are at most {} wide, not {}",
-                op, kMaxHeadWidth, n.D);
-}
-
 template <class T>
 void append_to_cache(const AttentionCached& a) {
   const AttentionShape& n = a.shape;
@@ -216,7 +213,7 @@ void append_to_cache(const AttentionCached& a) {
 
 void CpuOps::exec(const AttentionFwd& a, const Tensor& /*workspace*/) {
   const AttentionShape& n = a.shape;
-  check_width(AttentionFwd::kName, n);
+  check_head_width(AttentionFwd::kName, n);
   const std::int64_t width = (n.H + 2 * n.G) * n.D;
   with_type(a.qkv.dtype, AttentionFwd::kName, [&](auto element) {
     using T = decltype(element);
@@ -233,14 +230,14 @@ void CpuOps::exec(const AttentionFwd& a, const Tensor& /*workspace*/) {
                              .start = 0,
                              .D = n.D,
                              .rule = head_rule(a, b, h)};
-          attend(head, first, rows, scratch_[static_cast<std::size_t>(thread)].data());
+          attend(head, first, rows, scratch(thread));
         });
   });
 }
 
 void CpuOps::exec(const AttentionCached& a, const Tensor& /*workspace*/) {
   const AttentionShape& n = a.shape;
-  check_width(AttentionCached::kName, n);
+  check_head_width(AttentionCached::kName, n);
   const std::int64_t M = a.k_cache.shape[1];
   const std::int64_t width = (n.H + 2 * n.G) * n.D;
   with_type(a.qkv.dtype, AttentionCached::kName, [&](auto element) {
@@ -258,9 +255,9 @@ void CpuOps::exec(const AttentionCached& a, const Tensor& /*workspace*/) {
                              .start = a.start,
                              .D = n.D,
                              .rule = head_rule(a, b, h)};
-          attend(head, first, rows, scratch_[static_cast<std::size_t>(thread)].data());
+          attend(head, first, rows, scratch(thread));
         });
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -11,11 +11,7 @@
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/random_words.h"
 
-namespace orthant::cpu {
-
-// Of one thread: holds the packed blocks of one head, whose width is at most kMaxHeadWidth.
-inline constexpr std::int64_t kScratchFloats = 3 << 18;
-inline constexpr std::int64_t kMaxHeadWidth = 1536;
+namespace orthant::cpu::ORTHANT_LEVEL {
 
 // Rows of one head inside a tensor.
 template <class T>
@@ -68,17 +64,16 @@ inline void copy_rows(const Rows<const T>& from, std::int64_t first, std::int64_
   std::fill(to + rows * padded_width, to + padded_rows * padded_width, 0.0F);
 }
 
-// Scores of eight keys from `key` on: scale * score + slope * (key - query).
-inline F8 scaled_scores(F8 scores, const HeadRule& rule, std::int64_t key, std::int64_t query) {
-  const I8 lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const I8 distance = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(key - query)), lane);
-  return fma(scores, splat(rule.scale), splat(rule.slope) * _mm256_cvtepi32_ps(distance));
+// Scores of kLanes keys from `key` on: scale * score + slope * (key - query).
+inline Floats scaled_scores(Floats scores, const HeadRule& rule, std::int64_t key,
+                            std::int64_t query) {
+  const Ints distance = lane_numbers() + static_cast<std::uint32_t>(key - query);
+  return fma(scores, splat(rule.scale), splat(rule.slope) * to_floats(distance));
 }
 
-// All ones in the first `count` lanes.
-inline F8 first_lanes(std::int64_t count) {
-  return _mm256_castsi256_ps(
-      lane_mask(static_cast<int>(std::clamp<std::int64_t>(count, 0, kLanes))));
+// The lanes below `count`, which may be any number.
+inline Mask lanes_below(std::int64_t count) {
+  return first_lanes(static_cast<int>(std::clamp<std::int64_t>(count, 0, kLanes)));
 }
 
 // The rule of query head `head` of sequence `b`.
@@ -103,4 +98,4 @@ HeadRule head_rule(const Op& a, std::int64_t b, std::int64_t head) {
   return rule;
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -6,10 +6,11 @@
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/backend.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
-constexpr std::int64_t kSide = 48;  // queries and keys of a block of scores: eight panels of six
+constexpr std::int64_t kSide =
+    3 * kTileColumns;                   // queries and keys of a block of scores: eight panels
 constexpr std::int64_t kQueries = 288;  // at most, that stay packed while the keys pass by
 
 // One query head.
@@ -31,16 +32,16 @@ struct Head {
 
 struct Blocks {
   // Of the packed queries.
-  float* q_panels;    // panels of 6 queries
+  float* q_panels;    // panels of kTileRows queries
   float* q;           // [queries, padded D]
-  float* d_o_panels;  // panels of 6 queries
+  float* d_o_panels;  // panels of kTileRows queries
   float* d_o;         // [queries, padded D]
   float* dq;          // [queries, padded D]
   float* lse;         // [queries]
   float* delta;       // [queries]: sum over d of do * o
   // Of one block of keys.
-  float* k_panels;  // panels of 16 keys
-  float* v_panels;  // panels of 16 keys
+  float* k_panels;  // panels of kTileColumns keys
+  float* v_panels;  // panels of kTileColumns keys
   float* k;         // [kSide, padded D]
   // Of one block of scores.
   float* p;   // [kSide, kSide]
@@ -56,15 +57,15 @@ Blocks carve(float* scratch, std::int64_t D) {
   const std::int64_t padded = round_up(D, kTileColumns);
   const std::int64_t rows = queries_at_once(D);
   Carver carver(scratch);
-  return {.q_panels = carver.take(rows * D + 16),
+  return {.q_panels = carver.take(rows * D + kLanes),
           .q = carver.take(rows * padded),
-          .d_o_panels = carver.take(rows * D + 16),
+          .d_o_panels = carver.take(rows * D + kLanes),
           .d_o = carver.take(rows * padded),
           .dq = carver.take(rows * padded),
           .lse = carver.take(rows),
           .delta = carver.take(rows),
-          .k_panels = carver.take(kSide * D + 16),
-          .v_panels = carver.take(kSide * D + 16),
+          .k_panels = carver.take(kSide * D + kLanes),
+          .v_panels = carver.take(kSide * D + kLanes),
           .k = carver.take(kSide * padded),
           .p = carver.take(kSide * kSide),
           .ds = carver.take(kSide * kSide)};
@@ -78,7 +79,7 @@ struct Place {
   std::int64_t key;  // position of the block's first key
   std::int64_t keys;
   bool is_diagonal() const { return query == key; }
-  // Keys that the panel of six queries from `panel` on can see.
+  // Keys that the panel of queries from `panel` on can see.
   std::int64_t visible(std::int64_t panel) const {
     return is_diagonal() ? std::min(kSide, panel + kTileRows) : kSide;
   }
@@ -98,7 +99,7 @@ void pack_queries(const Head<T>& head, const Blocks& blocks, std::int64_t first,
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* o = head.o.at(first + i);
     const float* d_o = blocks.d_o + i * padded;
-    F8 total = zero();
+    Floats total = zero();
     for_vectors(D, [&](std::int64_t d, auto lanes) {
       total = fma(load(o + d, lanes), load(d_o + d, lanes), total);
     });
@@ -137,28 +138,28 @@ void multiply_scores(const Blocks& blocks, const Place& at, std::int64_t D) {
 
 // p becomes the probabilities that met v, ds the gradient of q k^T.
 void differentiate_softmax(const HeadRule& rule, const Blocks& blocks, const Place& at) {
-  alignas(32) std::uint32_t words[kSide + 2 * kWordsAtOnce];
-  const F8 scale = splat(rule.scale);
+  alignas(64) std::uint32_t words[kSide + 2 * kWordsAtOnce];
+  const Floats scale = splat(rule.scale);
   for (std::int64_t i = 0; i < at.rows; ++i) {
     float* p = blocks.p + i * kSide;
     float* ds = blocks.ds + i * kSide;
     const std::int64_t end = round_up(at.visible(i / kTileRows * kTileRows), kTileColumns);
     const std::int64_t query = at.query + i;
     const std::int64_t seen = at.is_diagonal() ? i + 1 : kSide;
-    const F8 lse = splat(blocks.lse[at.row + i]);
-    const F8 delta = splat(blocks.delta[at.row + i]);
+    const Floats lse = splat(blocks.lse[at.row + i]);
+    const Floats delta = splat(blocks.delta[at.row + i]);
     const std::uint32_t* word = nullptr;
     if (rule.drops) {
       word = rule.dropout.words(
           rule.first_element + static_cast<std::uint64_t>(query * rule.S + at.key), end, words);
     }
     for (std::int64_t j = 0; j < end; j += kLanes) {
-      F8 q = exp(scaled_scores(load(p + j), rule, at.key + j, query) - lse);
-      if (j + kLanes > seen) q = _mm256_and_ps(q, first_lanes(seen - j));
-      F8 d = load(ds + j);
-      F8 dropped = q;
+      Floats q = exp(scaled_scores(load(p + j), rule, at.key + j, query) - lse);
+      if (j + kLanes > seen) q = only(lanes_below(seen - j), q);
+      Floats d = load(ds + j);
+      Floats dropped = q;
       if (rule.drops) {
-        const F8 factor = rule.dropout.factors(word + j);
+        const Floats factor = rule.dropout.factors(word + j);
         dropped = q * factor;
         d = d * factor;
       }
@@ -168,14 +169,27 @@ void differentiate_softmax(const HeadRule& rule, const Blocks& blocks, const Pla
   }
 }
 
+// to[rows, columns] += sums
+inline void add_rows(const float* sums, std::int64_t sums_stride, float* to, std::int64_t stride,
+                     std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for_vectors(columns, [&](std::int64_t j, auto lanes) {
+      float* at = to + i * stride + j;
+      store(at, load(at, lanes) + load(sums + i * sums_stride + j, lanes), lanes);
+    });
+  }
+}
+
 // to[rows, columns] += tile, in place.
 inline void add_tile(const Tile& tile, float* to, std::int64_t stride, std::int64_t rows,
                      std::int64_t columns) {
   if (rows >= kTileRows && columns >= kTileColumns) {
     store_sum(tile, to, stride, to, stride);
   } else {
-    store_sum_part(tile, to, stride, to, stride, static_cast<int>(std::min<std::int64_t>(rows, 6)),
-                   static_cast<int>(std::min<std::int64_t>(columns, 16)));
+    alignas(64) float sums[kTileRows * kTileColumns];
+    store_tile(tile, sums, kTileColumns);
+    add_rows(sums, kTileColumns, to, stride, std::min<std::int64_t>(rows, kTileRows),
+             std::min<std::int64_t>(columns, kTileColumns));
   }
 }
 
@@ -284,20 +298,17 @@ void differentiate_group(const AttentionBwd& a, std::int64_t b, std::int64_t g, 
 
 void CpuOps::exec(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
-  ORTHANT_CHECK(n.D <= kMaxHeadWidth,
-                "attention_bwd: heads of the cpu backend are at most {} "
-                "wide, not {}",
-                kMaxHeadWidth, n.D);
+  check_head_width(AttentionBwd::kName, n);
   with_type(a.qkv.dtype, AttentionBwd::kName, [&](auto element) {
     on_threads(num_threads_, [&](int thread, int /*threads*/) {
 #pragma omp for schedule(dynamic)
       for (std::int64_t task = 0; task < n.B * n.G; ++task) {
         differentiate_group<decltype(element)>(a, task / n.G, task % n.G,
                                                workspace.ptr<float>() + task * 2 * n.S * n.D,
-                                               scratch_[static_cast<std::size_t>(thread)].data());
+                                               scratch(thread));
       }
     });
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -1,20 +1,19 @@
-// CpuOps: the class behind make_cpu_ops. It owns what its threads need between calls; the first
-// product of a shape may allocate, nothing else does after construction.
+// CpuOps: the class behind make_cpu_ops, compiled once for each level of processor. What is
+// compiled for AVX-512 must not define a function that others could be linked to: so its files use
+// no templates and inline functions of others that are too large to vanish.
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "base/check.h"
-#include "ops/cpu/products.h"
 #include "ops/cpu/vector.h"
+#include "ops/cpu/workshop.h"
 #include "ops/ops.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 
-class CpuOps final : public Ops {
+class CpuOps : public Ops {
  public:
-  explicit CpuOps(const OpsParts& parts);
+  CpuOps(const OpsParts& parts, std::unique_ptr<Workshop> workshop);
 
  protected:
   void exec(const LinearFwd& a, const Tensor& workspace) override;
@@ -45,10 +44,12 @@ class CpuOps final : public Ops {
   void exec(const ClipFactor& a, const Tensor& workspace) override;
   void exec(const AdamW& a, const Tensor& workspace) override;
 
+  int num_threads() const { return num_threads_; }
+  float* scratch(int thread) { return workshop_->scratch(thread); }
+
  private:
   int num_threads_;
-  std::unique_ptr<Products> products_;
-  std::vector<AlignedFloats> scratch_;  // one for each thread
+  std::unique_ptr<Workshop> workshop_;
 };
 
 // Calls f with a value of the element type: what the kernels of an op are instantiated for.
@@ -58,10 +59,8 @@ inline void with_type(DType type, std::string_view op, F&& f) {
     case DType::kF32: return f(float{});
     case DType::kBF16: return f(BFloat16{});
     case DType::kF16: return f(Half{});
-    default: break;
+    default: refuse_type(op, type);
   }
-  ORTHANT_CHECK(false, "{}: the cpu backend has no kernel for {}; use f32, bf16 or f16", op,
-                name_of(type));
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -1,11 +1,10 @@
-#include <bit>
 #include <cstring>
 
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/random_words.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 // y[i] = f(i, lanes) for all elements of y.
@@ -35,7 +34,7 @@ void copy_bytes(const Tensor& y, const Tensor& x, int num_threads) {
 template <class T>
 void drop_row(const Dropout& a, const DropoutRule& rule, std::int64_t t) {
   constexpr std::int64_t kRun = 256;
-  alignas(32) std::uint32_t buffer[kRun + 2 * kWordsAtOnce];
+  alignas(64) std::uint32_t buffer[kRun + 2 * kWordsAtOnce];
   const std::int64_t C = a.x.shape[1];
   const std::int64_t row = a.first_row + t;
   const std::int64_t sample = a.sample_ids.ptr<const std::int64_t>()[row / a.S];
@@ -47,25 +46,23 @@ void drop_row(const Dropout& a, const DropoutRule& rule, std::int64_t t) {
     const std::uint32_t* word =
         rule.words(static_cast<std::uint64_t>(element + first), count, buffer);
     for_vectors(count, [&](std::int64_t i, auto lanes) {
-      const F8 factor = rule.factors(word + i);
+      const Floats factor = rule.factors(word + i);
       // A dropped element is zero even where x is not finite.
-      const F8 kept = _mm256_cmp_ps(factor, zero(), _CMP_NEQ_OQ);
-      store(y + first + i, _mm256_and_ps(kept, load(x + first + i, lanes) * factor), lanes);
+      const Floats y_kept = only(is_not_zero(factor), load(x + first + i, lanes) * factor);
+      store(y + first + i, y_kept, lanes);
     });
   }
 }
 
 template <class T>
 std::int64_t count_bad(const T* x, std::int64_t n) {
-  std::int64_t count = 0;
+  std::int64_t bad = 0;
   for_vectors(n, [&](std::int64_t i, auto lanes) {
     // x - x is NaN unless x is finite.
-    const F8 v = load(x + i, lanes);
-    const F8 difference = v - v;
-    const int bad = _mm256_movemask_ps(_mm256_cmp_ps(difference, difference, _CMP_UNORD_Q));
-    count += std::popcount(static_cast<unsigned>(bad));
+    const Floats v = load(x + i, lanes);
+    bad += count(is_nan(v - v));
   });
-  return count;
+  return bad;
 }
 
 }  // namespace
@@ -137,4 +134,4 @@ void CpuOps::exec(const CountNonFinite& a, const Tensor& /*workspace*/) {
   *a.count.ptr<std::int64_t>() += count;
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -3,7 +3,7 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 template <class T>
@@ -59,4 +59,4 @@ void CpuOps::exec(const EmbeddingBwd& a, const Tensor& /*workspace*/) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -4,67 +4,52 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ops/cpu/gemm_pack.h"
-#include "ops/cpu/gemm_tile.h"
+#include "ops/cpu/aligned_floats.h"
 #include "ops/cpu/parallel.h"
 
 namespace orthant::cpu {
 namespace {
 
-// Measured best on a Zen 3 for the layers of GPT-2 124M; 256 to 384 deep and 384 to 1536 wide lie
-// within a tenth.
-constexpr std::int64_t kDepth = 256;    // of a packed block: a panel of b fits the L1 cache
-constexpr std::int64_t kRows = 96;      // of a packed block of a: fits the L2 cache
-constexpr std::int64_t kColumns = 768;  // of a packed block of b: fits the L3 cache
-constexpr std::int64_t kSumRows = 384;  // of the f32 sums of a result that is rounded
-constexpr std::int64_t kSlack = 16;     // what packing may write past the end
+using ORTHANT_LEVEL::on_threads;
+using ORTHANT_LEVEL::Range;
+using ORTHANT_LEVEL::share;
 
-// c tile (rows x columns) = base + product of panels a [depth][6] and b [depth][16].
-inline void tile(std::int64_t depth, const float* a, const float* b, const float* base,
-                 std::int64_t base_stride, float* c, std::int64_t stride, int rows, int columns) {
-  for (int i = 0; i < rows; ++i) {
-    _mm_prefetch(reinterpret_cast<const char*>(c + i * stride), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(c + i * stride + columns - 1), _MM_HINT_T0);
-  }
-  const Tile sums = tile_product<1, kTileRows>(depth, a, b, kTileColumns);
-  if (columns == kTileColumns && rows == kTileRows) {
-    store_sum(sums, base, base_stride, c, stride);
-  } else {
-    store_sum_part(sums, base, base_stride, c, stride, rows, columns);
-  }
+constexpr std::int64_t kSlack = 64;  // bytes that packing may write past the end
+
+std::int64_t round_up(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
 }
 
-template <int R>
-void pack(const Matrix& from, bool rows_are_contiguous, std::int64_t row, std::int64_t k,
-          std::int64_t rows, std::int64_t depth, float* out) {
-  const auto packed = [&](const auto* data) {
-    if (rows_are_contiguous) {
-      pack_columns<R>(data + k * from.stride + row, from.stride, rows, depth, out);
-    } else {
-      pack_rows<R>(data + row * from.stride + k, from.stride, rows, depth, out);
-    }
-  };
-  switch (from.dtype) {
-    case DType::kBF16: return packed(reinterpret_cast<const BFloat16*>(from.data));
-    case DType::kF16: return packed(reinterpret_cast<const Half*>(from.data));
-    default: return packed(reinterpret_cast<const float*>(from.data));
-  }
+AlignedFloats bytes_of(std::int64_t count) {
+  return AlignedFloats(static_cast<std::size_t>((count + kSlack) / 4));
+}
+
+std::byte* bytes_at(AlignedFloats& floats) {
+  return reinterpret_cast<std::byte*>(floats.data());
 }
 
 }  // namespace
 
 struct Gemm::Buffers {
-  AlignedFloats b[2] = {AlignedFloats(kDepth * kColumns + kSlack),
-                        AlignedFloats(kDepth* kColumns + kSlack)};
-  AlignedFloats sums = AlignedFloats(kSumRows * kColumns);
-  std::vector<AlignedFloats> a;  // one for each thread
+  Buffers(const GemmForm& form, int num_threads)
+      : b{bytes_of(form.depth * form.columns * form.element_bytes),
+          bytes_of(form.depth * form.columns * form.element_bytes)},
+        sums(bytes_of(form.sum_rows * form.columns * 4)) {
+    for (int thread = 0; thread < num_threads; ++thread) {
+      a.push_back(bytes_of(form.depth * form.rows * form.element_bytes));
+      bias.push_back(bytes_of(form.columns * 4));
+    }
+  }
+  AlignedFloats b[2];
+  AlignedFloats sums;
+  std::vector<AlignedFloats> a;     // one for each thread
+  std::vector<AlignedFloats> bias;  // of a block's columns; one for each thread
 };
 
-Gemm::Gemm(int num_threads) : num_threads_(num_threads), buffers_(std::make_unique<Buffers>()) {
-  for (int thread = 0; thread < num_threads; ++thread) {
-    buffers_->a.emplace_back(kDepth * kRows + kSlack);
-  }
-}
+Gemm::Gemm(const GemmForm& form, int num_threads)
+    : form_(form),
+      num_threads_(num_threads),
+      buffers_(std::make_unique<Buffers>(form, num_threads)) {}
 
 Gemm::~Gemm() = default;
 
@@ -77,81 +62,76 @@ struct Block {
   std::int64_t columns;
   Range my_rows;  // within the block
   Range my_columns;
-  float* c;  // f32 sums of the block
-  std::int64_t c_stride;
+  const float* bias;  // of the block's columns, or zeros
+  float* sums;        // f32 sums of the block
+  std::int64_t sums_stride;
+};
+
+// One chunk of the inner dimension.
+struct Chunk {
+  std::int64_t k;
+  std::int64_t depth;
+  bool is_last;
 };
 
 float element(const std::byte* data, DType dtype, std::int64_t at) {
   switch (dtype) {
-    case DType::kBF16: return value_of(reinterpret_cast<const BFloat16*>(data)[at]);
-    case DType::kF16: return value_of(reinterpret_cast<const Half*>(data)[at]);
+    case DType::kBF16: return static_cast<float>(reinterpret_cast<const BFloat16*>(data)[at]);
+    case DType::kF16: return static_cast<float>(reinterpret_cast<const Half*>(data)[at]);
     default: return reinterpret_cast<const float*>(data)[at];
   }
 }
 
-// What the first sums of a panel of columns are added to.
-void load_bias(const Product& p, std::int64_t column, int columns, float* out) {
-  for (int j = 0; j < kTileColumns; ++j) {
-    out[j] = p.bias != nullptr && j < columns ? element(p.bias, p.b.dtype, column + j) : 0;
+// What the first sums of a block of columns are added to.
+void load_bias(const Product& p, std::int64_t column, std::int64_t columns, float* out) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    out[j] = p.bias == nullptr ? 0 : element(p.bias, p.b.dtype, column + j);
   }
 }
 
 // This thread's part of block += a[:, k..] b[k.., :] from the packed b.
-void multiply(const Product& p, const Block& block, std::int64_t k, std::int64_t depth,
-              const float* packed_b, float* packed_a) {
-  const bool add = k > 0 || p.into == Into::kAdd;
-  for (std::int64_t row = block.my_rows.begin; row < block.my_rows.end; row += kRows) {
-    const std::int64_t rows = std::min(kRows, block.my_rows.end - row);
-    pack<kTileRows>(p.a, p.a.transposed, block.row + row, k, rows, depth, packed_a);
-    for (std::int64_t column = block.my_columns.begin; column < block.my_columns.end;
-         column += kTileColumns) {
-      const int columns =
-          static_cast<int>(std::min<std::int64_t>(kTileColumns, block.my_columns.end - column));
-      alignas(32) float bias[kTileColumns];
-      if (!add) load_bias(p, block.column + column, columns, bias);
-      for (std::int64_t i = 0; i < rows; i += kTileRows) {
-        float* c = block.c + (row + i) * block.c_stride + column;
-        tile(depth, packed_a + i * depth, packed_b + column * depth, add ? c : bias,
-             add ? block.c_stride : 0, c, block.c_stride,
-             static_cast<int>(std::min<std::int64_t>(kTileRows, rows - i)), columns);
-      }
+void multiply(const GemmForm& form, const Product& p, const Block& block, const Chunk& chunk,
+              const std::byte* packed_b, std::byte* packed_a) {
+  const bool adds = chunk.k > 0 || p.into == Into::kAdd;
+  const std::int64_t padded = round_up(chunk.depth, form.depth_unit);
+  for (std::int64_t row = block.my_rows.begin; row < block.my_rows.end; row += form.rows) {
+    const std::int64_t rows = std::min(form.rows, block.my_rows.end - row);
+    form.pack_a(p.a, block.row + row, rows, chunk.k, chunk.depth, packed_a);
+    const std::int64_t column = block.my_columns.begin;
+    float* sums = block.sums + row * block.sums_stride + column;
+    PackedProduct product = {.rows = rows,
+                             .columns = block.my_columns.end - column,
+                             .depth = chunk.depth,
+                             .a = packed_a,
+                             .b = packed_b + column * padded * form.element_bytes,
+                             .base = sums,
+                             .base_stride = block.sums_stride,
+                             .c = reinterpret_cast<std::byte*>(sums),
+                             .c_type = DType::kF32,
+                             .c_stride = block.sums_stride};
+    if (!adds) {
+      product.base = block.bias + column;
+      product.base_stride = 0;
     }
-  }
-}
-
-template <class T>
-void round_block(const Product& p, const Block& block) {
-  const std::int64_t n = block.my_columns.end - block.my_columns.begin;
-  const std::int64_t column = block.column + block.my_columns.begin;
-  for (std::int64_t row = block.my_rows.begin; row < block.my_rows.end; ++row) {
-    const float* from = block.c + row * block.c_stride + block.my_columns.begin;
-    T* to = reinterpret_cast<T*>(p.c) + (block.row + row) * p.c_stride + column;
-    for_vectors(n,
-                [&](std::int64_t i, auto lanes) { store(to + i, load(from + i, lanes), lanes); });
+    if (chunk.is_last) {
+      const std::int64_t at = (block.row + row) * p.c_stride + block.column + column;
+      product.c = p.c + at * size_of(p.c_type);
+      product.c_type = p.c_type;
+      product.c_stride = p.c_stride;
+    }
+    form.multiply(product);
   }
 }
 
 // Where this thread's part of a block lies: whole row panels, or column panels when rows are few.
-Block place_block(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column,
-                  float* sums, int thread, int threads) {
-  Block block{.row = row,
-              .column = column,
-              .columns = std::min(kColumns, p.N - column),
-              .my_rows = {0, rows},
-              .my_columns = {},
-              .c = sums,
-              .c_stride = kColumns};
-  if (p.c_type == DType::kF32) {
-    block.c = reinterpret_cast<float*>(p.c) + row * p.c_stride + column;
-    block.c_stride = p.c_stride;
-  }
+void share_out(const GemmForm& form, std::int64_t rows, int thread, int threads, Block& block) {
+  block.my_rows = {0, rows};
   block.my_columns = {0, block.columns};
-  if (rows >= 4 * kTileRows * threads) {
-    block.my_rows = share(rows, threads, thread, kTileRows);
+  if (rows >= 4 * form.tile_rows * threads || block.columns < form.tile_columns * threads) {
+    block.my_rows = share(rows, threads, thread, form.tile_rows);
   } else {
-    block.my_columns = share(block.columns, threads, thread, kTileColumns);
+    block.my_columns = share(block.columns, threads, thread, form.tile_columns);
   }
-  return block;
 }
 
 }  // namespace
@@ -160,34 +140,46 @@ void Gemm::run(const Product& p) {
   const bool is_rounded = p.c_type != DType::kF32;
   ORTHANT_CHECK(!is_rounded || p.into == Into::kSet, "a product cannot be added to {}",
                 name_of(p.c_type));
-  const std::int64_t rows_at_once = is_rounded ? kSumRows : p.M;
   // Chunks of equal depth; one of depth 0 when there is nothing to add.
-  const std::int64_t chunks = std::max<std::int64_t>(1, (p.K + kDepth - 1) / kDepth);
-  const std::int64_t depth = ((p.K + chunks - 1) / chunks + 7) / 8 * 8;
+  const std::int64_t chunks = std::max<std::int64_t>(1, (p.K + form_.depth - 1) / form_.depth);
+  const std::int64_t depth =
+      round_up((p.K + chunks - 1) / chunks, std::max<std::int64_t>(8, form_.depth_unit));
+  const std::int64_t rows_at_once = is_rounded && chunks > 1 ? form_.sum_rows : p.M;
   const bool is_small = p.M * p.N * p.K < (64 << 10);
   on_threads(is_small ? 1 : num_threads_, [&](int thread, int threads) {
-    float* a = buffers_->a[static_cast<std::size_t>(thread)].data();
+    std::byte* a = bytes_at(buffers_->a[static_cast<std::size_t>(thread)]);
+    float* bias = buffers_->bias[static_cast<std::size_t>(thread)].data();
     int turn = 0;
-    for (std::int64_t column = 0; column < p.N; column += kColumns) {
+    for (std::int64_t column = 0; column < p.N; column += form_.columns) {
       for (std::int64_t row = 0; row < p.M; row += rows_at_once) {
-        const std::int64_t rows = std::min(rows_at_once, p.M - row);
-        const Block block =
-            place_block(p, row, rows, column, buffers_->sums.data(), thread, threads);
-        const Range my_panels = share(block.columns, threads, thread, kTileColumns);
-        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-          const std::int64_t k = std::min(chunk * depth, p.K);
-          const std::int64_t here = std::min(depth, p.K - k);
+        Block block{.row = row,
+                    .column = column,
+                    .columns = std::min(form_.columns, p.N - column),
+                    .my_rows = {},
+                    .my_columns = {},
+                    .bias = bias,
+                    .sums = buffers_->sums.data(),
+                    .sums_stride = form_.columns};
+        if (!is_rounded) {
+          block.sums = reinterpret_cast<float*>(p.c) + row * p.c_stride + column;
+          block.sums_stride = p.c_stride;
+        }
+        load_bias(p, column, block.columns, bias);
+        share_out(form_, std::min(rows_at_once, p.M - row), thread, threads, block);
+        const Range my_panels = share(block.columns, threads, thread, form_.tile_columns);
+        for (std::int64_t i = 0; i < chunks; ++i) {
+          const std::int64_t k = std::min(i * depth, p.K);
+          const Chunk chunk{.k = k, .depth = std::min(depth, p.K - k), .is_last = i + 1 == chunks};
           // Two buffers in turn: one barrier between packing and use is enough.
-          float* b = buffers_->b[turn++ % 2].data();
-          pack<kTileColumns>(p.b, !p.b.transposed, column + my_panels.begin, k,
-                             my_panels.end - my_panels.begin, here, b + my_panels.begin * here);
+          std::byte* b = bytes_at(buffers_->b[turn++ % 2]);
+          const std::int64_t padded = round_up(chunk.depth, form_.depth_unit);
+          form_.pack_b(p.b, column + my_panels.begin, my_panels.end - my_panels.begin, k,
+                       chunk.depth, b + my_panels.begin * padded * form_.element_bytes);
           if (threads > 1) {
 #pragma omp barrier
           }
-          multiply(p, block, k, here, b, a);
+          multiply(form_, p, block, chunk, b, a);
         }
-        if (p.c_type == DType::kBF16) round_block<BFloat16>(p, block);
-        if (p.c_type == DType::kF16) round_block<Half>(p, block);
       }
     }
   });

@@ -2,7 +2,7 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 Matrix matrix(const Tensor& tensor, bool transposed = false) {
@@ -25,7 +25,7 @@ void add_column_sums(const Tensor& db, const Tensor& dy, int num_threads) {
       const std::int64_t end = std::min(rows, row + kBlock);
       for_vectors(last - first, [&](std::int64_t i, auto lanes) {
         const std::int64_t o = first + i;
-        F8 sum = zero();
+        Floats sum = zero();
         for (std::int64_t t = row; t < end; ++t) {
           sum += load(from + t * width + o, lanes);
         }
@@ -45,11 +45,11 @@ void multiply_few_rows(const LinearFwd& a, std::int64_t o) {
   const std::int64_t I = a.x.shape[1];
   const T* x = a.x.ptr<const T>();
   const T* w = a.w.ptr<const T>() + o * I;
-  F8 sums[kFewRows][2] = {};
+  Floats sums[kFewRows][2] = {};
   std::int64_t i = 0;
   for (; i + 2 * kLanes <= I; i += 2 * kLanes) {
-    const F8 w0 = load(w + i);
-    const F8 w1 = load(w + i + kLanes);
+    const Floats w0 = load(w + i);
+    const Floats w1 = load(w + i + kLanes);
     for (std::int64_t t = 0; t < rows; ++t) {
       sums[t][0] = fma(load(x + t * I + i), w0, sums[t][0]);
       sums[t][1] = fma(load(x + t * I + i + kLanes), w1, sums[t][1]);
@@ -81,46 +81,46 @@ void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
     });
     return;
   }
-  products_->run({.M = a.x.shape[0],
-                  .N = a.w.shape[0],
-                  .K = a.x.shape[1],
-                  .a = matrix(a.x),
-                  .b = matrix(a.w, true),
-                  .c = a.y.data,
-                  .c_type = a.y.dtype,
-                  .c_stride = a.y.shape[1],
-                  .bias = a.b.data,
-                  .into = Into::kSet});
+  workshop_->products().run({.M = a.x.shape[0],
+                             .N = a.w.shape[0],
+                             .K = a.x.shape[1],
+                             .a = matrix(a.x),
+                             .b = matrix(a.w, true),
+                             .c = a.y.data,
+                             .c_type = a.y.dtype,
+                             .c_stride = a.y.shape[1],
+                             .bias = a.b.data,
+                             .into = Into::kSet});
 }
 
 void CpuOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
-  products_->run({.M = a.dy.shape[0],
-                  .N = a.w.shape[1],
-                  .K = a.dy.shape[1],
-                  .a = matrix(a.dy),
-                  .b = matrix(a.w),
-                  .c = a.dx.data,
-                  .c_type = a.dx.dtype,
-                  .c_stride = a.dx.shape[1],
-                  .bias = nullptr,
-                  .into = Into::kSet});
+  workshop_->products().run({.M = a.dy.shape[0],
+                             .N = a.w.shape[1],
+                             .K = a.dy.shape[1],
+                             .a = matrix(a.dy),
+                             .b = matrix(a.w),
+                             .c = a.dx.data,
+                             .c_type = a.dx.dtype,
+                             .c_stride = a.dx.shape[1],
+                             .bias = nullptr,
+                             .into = Into::kSet});
 }
 
 void CpuOps::exec(const LinearBwdWeight& a, const Tensor& /*workspace*/) {
-  products_->run({.M = a.dy.shape[1],
-                  .N = a.x.shape[1],
-                  .K = a.dy.shape[0],
-                  .a = matrix(a.dy, true),
-                  .b = matrix(a.x),
-                  .c = a.dw.data,
-                  .c_type = a.dw.dtype,
-                  .c_stride = a.dw.shape[1],
-                  .bias = nullptr,
-                  .into = Into::kAdd});
+  workshop_->products().run({.M = a.dy.shape[1],
+                             .N = a.x.shape[1],
+                             .K = a.dy.shape[0],
+                             .a = matrix(a.dy, true),
+                             .b = matrix(a.x),
+                             .c = a.dw.data,
+                             .c_type = a.dw.dtype,
+                             .c_stride = a.dw.shape[1],
+                             .bias = nullptr,
+                             .into = Into::kAdd});
   if (a.db.present()) {
     with_type(a.dy.dtype, LinearBwdWeight::kName,
               [&](auto element) { add_column_sums<decltype(element)>(a.db, a.dy, num_threads_); });
   }
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

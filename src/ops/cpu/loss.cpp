@@ -5,14 +5,14 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 template <class T>
 float row_max(const T* x, std::int64_t n) {
-  F8 part[4] = {splat(kNone), splat(kNone), splat(kNone), splat(kNone)};
+  Floats part[4] = {splat(kNone), splat(kNone), splat(kNone), splat(kNone)};
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
     for (int j = 0; j < 4; ++j) {
@@ -29,12 +29,12 @@ float row_max(const T* x, std::int64_t n) {
 template <class T>
 double exp_sum(const T* x, std::int64_t n, float highest) {
   constexpr std::int64_t kRun = 1024;
-  const F8 shift = splat(highest);
+  const Floats shift = splat(highest);
   double total = 0;
   for (std::int64_t first = 0; first < n; first += kRun) {
     const std::int64_t count = std::min(kRun, n - first);
-    F8 even = zero();
-    F8 odd = zero();
+    Floats even = zero();
+    Floats odd = zero();
     std::int64_t i = 0;
     for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
       even += exp(load(x + first + i) - shift);
@@ -68,10 +68,10 @@ void gradient_row(const CrossEntropyBwd& a, std::int64_t t, float scale) {
   const std::int64_t label = a.labels.ptr<const std::int32_t>()[t];
   const std::int64_t valid = label < 0 ? 0 : a.valid;
   const std::int64_t column = label - a.first_column;
-  const F8 lse = splat(a.lse.ptr<const float>()[t]);
+  const Floats lse = splat(a.lse.ptr<const float>()[t]);
   const bool is_here = label >= 0 && column >= 0 && column < valid;
   // Read before the row is overwritten.
-  const F8 at_label = is_here ? exp(splat(value_of(logits[column])) - lse) : zero();
+  const Floats at_label = is_here ? exp(splat(value_of(logits[column])) - lse) : zero();
   for_vectors(valid, [&](std::int64_t i, auto lanes) {
     store(d + i, exp(load(logits + i, lanes) - lse) * splat(scale), lanes);
   });
@@ -134,4 +134,4 @@ void CpuOps::exec(const CrossEntropyBwd& a, const Tensor& /*workspace*/) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

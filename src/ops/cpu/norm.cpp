@@ -4,14 +4,14 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
 // Sums f(i, lanes) over a row of n elements: four vectors of partial sums, so that additions do not
 // wait for each other. The order depends on n alone.
 template <class F>
 inline float row_sum(std::int64_t n, F&& f) {
-  F8 part[4] = {zero(), zero(), zero(), zero()};
+  Floats part[4] = {zero(), zero(), zero(), zero()};
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
     for (int j = 0; j < 4; ++j) {
@@ -41,9 +41,9 @@ void norm_row(const NormFwd& a, std::int64_t t, std::int64_t C) {
     mean = row_sum(C, [&](std::int64_t i, auto lanes) { return load(x + i, lanes); }) / width;
     a.mean.ptr<float>()[t] = mean;
   }
-  const F8 means = splat(mean);
+  const Floats means = splat(mean);
   const float squares = row_sum(C, [&](std::int64_t i, auto lanes) {
-    const F8 centered = keep(load(x + i, lanes) - means, zero(), lanes);
+    const Floats centered = keep(load(x + i, lanes) - means, zero(), lanes);
     return centered * centered;
   });
   const auto variance = static_cast<double>(squares / width);
@@ -52,8 +52,8 @@ void norm_row(const NormFwd& a, std::int64_t t, std::int64_t C) {
   T* y = a.y.ptr<T>() + t * C;
   const T* b = centers ? a.b.ptr<const T>() : nullptr;
   for_vectors(C, [&](std::int64_t i, auto lanes) {
-    const F8 normed = (load(x + i, lanes) - means) * splat(rstd);
-    const F8 scale = load(w + i, lanes);
+    const Floats normed = (load(x + i, lanes) - means) * splat(rstd);
+    const Floats scale = load(w + i, lanes);
     store(y + i, centers ? fma(normed, scale, load(b + i, lanes)) : normed * scale, lanes);
   });
 }
@@ -65,30 +65,30 @@ void norm_row_backward(const NormBwd& a, std::int64_t t, std::int64_t C, float* 
   const T* dy = a.dy.ptr<const T>() + t * C;
   const T* x = a.x.ptr<const T>() + t * C;
   const T* w = a.w.ptr<const T>();
-  const F8 means = splat(centers ? a.mean.ptr<const float>()[t] : 0);
-  const F8 rstd = splat(a.rstd.ptr<const float>()[t]);
+  const Floats means = splat(centers ? a.mean.ptr<const float>()[t] : 0);
+  const Floats rstd = splat(a.rstd.ptr<const float>()[t]);
   const auto width = static_cast<float>(C);
   // y = n * w + b with n = (x - mean) * rstd; g = dy * w is the gradient of n.
-  F8 sum_g = zero();
+  Floats sum_g = zero();
   const float sum_gn = row_sum(C, [&](std::int64_t i, auto lanes) {
-    const F8 d = load(dy + i, lanes);
-    const F8 n = (load(x + i, lanes) - means) * rstd;
+    const Floats d = load(dy + i, lanes);
+    const Floats n = (load(x + i, lanes) - means) * rstd;
     store(dw + i, fma(d, n, load(dw + i, lanes)), lanes);
-    const F8 g = d * load(w + i, lanes);
+    const Floats g = d * load(w + i, lanes);
     if (centers) {
       store(db + i, load(db + i, lanes) + d, lanes);
       sum_g += g;
     }
     return keep(g * n, zero(), lanes);
   });
-  const F8 mean_g = splat(sum(sum_g) / width);
-  const F8 mean_gn = splat(sum_gn / width);
+  const Floats mean_g = splat(sum(sum_g) / width);
+  const Floats mean_gn = splat(sum_gn / width);
   T* dx = a.dx.ptr<T>() + t * C;
   const T* d_residual = a.d_residual.present() ? a.d_residual.ptr<const T>() + t * C : nullptr;
   for_vectors(C, [&](std::int64_t i, auto lanes) {
-    const F8 n = (load(x + i, lanes) - means) * rstd;
-    const F8 g = fma(load(dy + i, lanes), load(w + i, lanes), zero() - mean_g);
-    F8 d = negative_fma(n, mean_gn, g) * rstd;
+    const Floats n = (load(x + i, lanes) - means) * rstd;
+    const Floats g = fma(load(dy + i, lanes), load(w + i, lanes), zero() - mean_g);
+    Floats d = negative_fma(n, mean_gn, g) * rstd;
     if (d_residual != nullptr) d += load(d_residual + i, lanes);
     store(dx + i, d, lanes);
   });
@@ -98,7 +98,7 @@ void norm_row_backward(const NormBwd& a, std::int64_t t, std::int64_t C, float* 
 void add_blocks(const float* blocks, std::int64_t num_blocks, std::int64_t stride,
                 std::int64_t first, std::int64_t last, float* out) {
   for_vectors(last - first, [&](std::int64_t i, auto lanes) {
-    F8 total = zero();
+    Floats total = zero();
     for (std::int64_t block = 0; block < num_blocks; ++block) {
       total += load(blocks + block * stride + first + i, lanes);
     }
@@ -146,4 +146,4 @@ void CpuOps::exec(const NormBwd& a, const Tensor& workspace) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

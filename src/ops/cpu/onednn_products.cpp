@@ -8,12 +8,18 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/cpu/aligned_floats.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/vector.h"
 
 namespace orthant::cpu {
 namespace {
+
+using ORTHANT_LEVEL::for_vectors;
+using ORTHANT_LEVEL::load;
+using ORTHANT_LEVEL::on_threads;
+using ORTHANT_LEVEL::store;
 
 constexpr std::int64_t kDepth = 1024;  // of operands that are converted to f32
 

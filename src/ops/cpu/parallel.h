@@ -7,7 +7,7 @@
 
 #include <omp.h>
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 
 struct Range {
   std::int64_t begin;
@@ -48,4 +48,4 @@ inline void for_shares(int num_threads, std::int64_t n, std::int64_t unit, std::
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

@@ -1,77 +1,75 @@
-// Rotary positions. Sine and cosine of an angle are computed once for all heads of a token, four
-// angles at a time in double: the angle less the nearest multiple of pi/2, then fdlibm's
-// polynomials.
+// Rotary positions. Sine and cosine of an angle are computed once for all heads of a token, in
+// double: the angle less the nearest multiple of pi/2, then fdlibm's polynomials.
 #include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/backend.h"
 #include "ops/cpu/parallel.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
-using D4 = __m256d;
-
 struct SinCos {
-  D4 sin;
-  D4 cos;
+  Doubles sin;
+  Doubles cos;
 };
 
 // For |x| below 2^30.
-SinCos sin_cos(D4 x) {
-  const D4 n = _mm256_round_pd(x * _mm256_set1_pd(0x1.45f306dc9c883p-1),
-                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+SinCos sin_cos(Doubles x) {
+  // Adding 1.5 * 2^52 rounds to an integer and makes it the low bits.
+  const Doubles shift = splat_double(0x1.8p52);
+  const Doubles shifted = x * splat_double(0x1.45f306dc9c883p-1) + shift;
+  const Doubles n = shifted - shift;
   // pi/2 in three parts; n times the first two is exact up to 2^20, and fma keeps the rest.
-  D4 r = _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.921fb54442d18p+0), x);
-  r = _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.1a62633145c07p-54), r);
-  r = _mm256_fnmadd_pd(n, _mm256_set1_pd(-0x1.f1976b7ed8fbcp-110), r);
-  const D4 z = r * r;
-  const auto step = [&](D4 sum, double c) {
-    return _mm256_fmadd_pd(sum, z, _mm256_set1_pd(c));
+  Doubles r = negative_fma(n, splat_double(0x1.921fb54442d18p+0), x);
+  r = negative_fma(n, splat_double(0x1.1a62633145c07p-54), r);
+  r = negative_fma(n, splat_double(-0x1.f1976b7ed8fbcp-110), r);
+  const Doubles z = r * r;
+  const auto step = [&](Doubles sum, double c) {
+    return fma(sum, z, splat_double(c));
   };
-  D4 s = _mm256_set1_pd(1.58969099521155010221e-10);
+  Doubles s = splat_double(1.58969099521155010221e-10);
   s = step(s, -2.50507602534068634195e-08);
   s = step(s, 2.75573137070700676789e-06);
   s = step(s, -1.98412698298579493134e-04);
   s = step(s, 8.33333333332248946124e-03);
   s = step(s, -1.66666666666666324348e-01);
-  s = _mm256_fmadd_pd(s * z, r, r);
-  D4 c = _mm256_set1_pd(-1.13596475577881948265e-11);
+  s = fma(s * z, r, r);
+  Doubles c = splat_double(-1.13596475577881948265e-11);
   c = step(c, 2.08757232129817482790e-09);
   c = step(c, -2.75573143513906633035e-07);
   c = step(c, 2.48015872894767294178e-05);
   c = step(c, -1.38888888888741095749e-03);
   c = step(c, 4.16666666666666019037e-02);
-  c = _mm256_fmadd_pd(c, z * z, _mm256_fnmadd_pd(z, _mm256_set1_pd(0.5), _mm256_set1_pd(1)));
+  c = fma(c, z * z, negative_fma(z, splat_double(0.5), splat_double(1)));
   // Quadrant n mod 4: odd ones swap the two, and signs follow.
-  const I8 quadrant = _mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(n));
-  const D4 swap = _mm256_castsi256_pd(_mm256_slli_epi64(quadrant, 63));
-  const D4 sin_sign = _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_srli_epi64(quadrant, 1), 63));
-  const D4 cos_sign = _mm256_xor_pd(swap, sin_sign);
-  const D4 sign_bit = _mm256_set1_pd(-0.0);
-  return {.sin = _mm256_xor_pd(_mm256_blendv_pd(s, c, swap), _mm256_and_pd(sin_sign, sign_bit)),
-          .cos = _mm256_xor_pd(_mm256_blendv_pd(c, s, swap), _mm256_and_pd(cos_sign, sign_bit))};
+  const Longs quadrant = (Longs)shifted;
+  const Longs swaps = 0U - (quadrant & 1U);
+  const Longs s_bits = (Longs)s;
+  const Longs c_bits = (Longs)c;
+  const Longs sin_sign = (quadrant >> 1) << 63;
+  const Longs cos_sign = sin_sign ^ (quadrant << 63);
+  return {.sin = (Doubles)(((s_bits & ~swaps) | (c_bits & swaps)) ^ sin_sign),
+          .cos = (Doubles)(((c_bits & ~swaps) | (s_bits & swaps)) ^ cos_sign)};
 }
 
 constexpr std::int64_t kPairs = 128;  // pairs of a head that share one table
 
 struct Table {
-  alignas(32) float cos[kPairs];
-  alignas(32) float sin[kPairs];
+  alignas(64) float cos[kPairs];
+  alignas(64) float sin[kPairs];
 };
 
 // Of the angles position * inv_freq[0..count-1], each an f32 product.
 void fill_table(float position, const float* inv_freq, std::int64_t count, Rotate direction,
                 Table& table) {
-  const F8 sign = direction == Rotate::kForward ? zero() : splat(-0.0F);
+  const Ints sign = splat_word(direction == Rotate::kForward ? 0 : 0x80000000U);
   for_vectors(count, [&](std::int64_t i, auto lanes) {
-    const F8 angle = splat(position) * load(inv_freq + i, lanes);
-    const SinCos low = sin_cos(_mm256_cvtps_pd(_mm256_castps256_ps128(angle)));
-    const SinCos high = sin_cos(_mm256_cvtps_pd(_mm256_extractf128_ps(angle, 1)));
-    const F8 sin = _mm256_set_m128(_mm256_cvtpd_ps(high.sin), _mm256_cvtpd_ps(low.sin));
-    const F8 cos = _mm256_set_m128(_mm256_cvtpd_ps(high.cos), _mm256_cvtpd_ps(low.cos));
-    store(table.sin + i, _mm256_xor_ps(sin, sign));
-    store(table.cos + i, cos);
+    const Floats angle = splat(position) * load(inv_freq + i, lanes);
+    const SinCos low = sin_cos(low_half(angle));
+    const SinCos high = sin_cos(high_half(angle));
+    store(table.sin + i, floats_of(bits_of(join(low.sin, high.sin)) ^ sign));
+    store(table.cos + i, join(low.cos, high.cos));
   });
 }
 
@@ -88,10 +86,10 @@ void rotate_token(const Rotary& a, std::int64_t t) {
       T* low = a.qkv.ptr<T>() + t * width + head * D + first;
       T* high = low + D / 2;
       for_vectors(count, [&](std::int64_t i, auto lanes) {
-        const F8 x = load(low + i, lanes);
-        const F8 y = load(high + i, lanes);
-        const F8 cos = load(table.cos + i);
-        const F8 sin = load(table.sin + i);
+        const Floats x = load(low + i, lanes);
+        const Floats y = load(high + i, lanes);
+        const Floats cos = load(table.cos + i);
+        const Floats sin = load(table.sin + i);
         store(low + i, negative_fma(y, sin, x * cos), lanes);
         store(high + i, fma(x, sin, y * cos), lanes);
       });
@@ -112,4 +110,4 @@ void CpuOps::exec(const Rotary& a, const Tensor& /*workspace*/) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL

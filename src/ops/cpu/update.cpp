@@ -3,57 +3,49 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "ops/clip.h"
 #include "ops/cpu/backend.h"
-#include "ops/cpu/gemm_pack.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/random_words.h"
 #include "ops/exact_sum.h"
 #include "ops/random_rounding.h"
 
-namespace orthant::cpu {
+namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
 
-using D4 = __m256d;
-
-// Adds the squares of a column of eight blocks. A square is exact in double, so that the fma rounds
-// as an addition does.
-inline void add_squares_of(F8 column, D4& low, D4& high) {
-  const D4 x = _mm256_cvtps_pd(_mm256_castps256_ps128(column));
-  const D4 y = _mm256_cvtps_pd(_mm256_extractf128_ps(column, 1));
-  low = _mm256_fmadd_pd(x, x, low);
-  high = _mm256_fmadd_pd(y, y, high);
-}
-
-constexpr std::int64_t kRun = 16 * kNormBlock;  // elements of sixteen blocks
+constexpr int kBlocks = 16;                          // side by side
+constexpr std::int64_t kRun = kBlocks * kNormBlock;  // elements
 
 // Sixteen blocks at g. They are read across, which the processor does not foresee: so the lines of
 // the run after the next are asked for.
 template <class T>
 void add_sixteen_blocks(NormLimbs limbs, const T* g) {
   constexpr int kLine = 64 / sizeof(T);  // elements
-  D4 sums[4] = {};
+  Doubles sums[kBlocks / kLanes][2] = {};
   for (int i = 0; i < kNormBlock; i += kLanes) {
     for (std::int64_t line = 0; line < kLanes; ++line) {
       const T* ahead = g + 2 * kRun + (i + line) * kLine;
       _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
     }
-    for (int half = 0; half < 2; ++half) {
-      F8 column[8];
-      for (int block = 0; block < 8; ++block) {
-        column[block] = load(g + (half * 8 + block) * kNormBlock + i);
+    for (int group = 0; group < kBlocks / kLanes; ++group) {
+      Floats column[kLanes];
+      for (int block = 0; block < kLanes; ++block) {
+        column[block] = load(g + (group * kLanes + block) * kNormBlock + i);
       }
       transpose(column);
-      for (const F8& each : column) {
-        add_squares_of(each, sums[2 * half], sums[2 * half + 1]);
+      // A square is exact in double, so that the fma rounds as an addition does.
+      for (const Floats& each : column) {
+        const Doubles low = low_half(each);
+        const Doubles high = high_half(each);
+        sums[group][0] = fma(low, low, sums[group][0]);
+        sums[group][1] = fma(high, high, sums[group][1]);
       }
     }
   }
-  alignas(32) double terms[16];
-  for (int i = 0; i < 4; ++i) {
-    _mm256_store_pd(terms + 4 * i, sums[i]);
-  }
+  double terms[kBlocks];
+  std::memcpy(terms, sums, sizeof(terms));
   for (const double term : terms) {
     add_exactly(limbs, term);
   }
@@ -95,7 +87,7 @@ AdamNumbers adam_numbers(const AdamW& a, const StepState& state) {
 // How moments are kept: in f32 ...
 struct PlainMoments {
   using Element = float;
-  void keep(float* m_at, F8 m, float* v_at, F8 v, std::int64_t /*i*/, auto lanes) const {
+  void keep(float* m_at, Floats m, float* v_at, Floats v, std::int64_t /*i*/, auto lanes) const {
     store(m_at, m, lanes);
     store(v_at, v, lanes);
   }
@@ -107,21 +99,19 @@ struct RoundedMoments {
   const std::uint32_t* words;
   std::int64_t first;
 
-  void keep(BFloat16* m_at, F8 m, BFloat16* v_at, F8 v, std::int64_t i, auto lanes) const {
-    const I8 word = _mm256_loadu_si256(reinterpret_cast<const I8*>(words + (i - first)));
-    store_upper(m_at, m, _mm256_and_si256(word, _mm256_set1_epi32(0xffff)), lanes);
-    store_upper(v_at, v, _mm256_srli_epi32(word, 16), lanes);
+  void keep(BFloat16* m_at, Floats m, BFloat16* v_at, Floats v, std::int64_t i, auto lanes) const {
+    const Ints word = load_words(words + (i - first));
+    store_upper(m_at, m, word & 0xffffU, lanes);
+    store_upper(v_at, v, word >> 16, lanes);
   }
   // round_by_chance() of random_rounding.h: what is added carries into the upper half or not.
-  static void store_upper(BFloat16* at, F8 x, I8 chance, auto lanes) {
-    const I8 sum = _mm256_add_epi32(_mm256_castps_si256(x), chance);
-    const F8 is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-    const I8 upper = _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000u)));
-    store(at, _mm256_blendv_ps(_mm256_castsi256_ps(upper), x, is_nan), lanes);
+  static void store_upper(BFloat16* at, Floats x, Ints chance, auto lanes) {
+    const Ints upper = (bits_of(x) + chance) & 0xffff0000U;
+    store(at, select(is_nan(x), x, floats_of(upper)), lanes);
   }
 };
 
-inline F8 load_grad(const AdamW& a, std::int64_t i, auto lanes) {
+inline Floats load_grad(const AdamW& a, std::int64_t i, auto lanes) {
   if (a.grad.dtype == DType::kBF16) return load(a.grad.ptr<const BFloat16>() + i, lanes);
   return load(a.grad.ptr<const float>() + i, lanes);
 }
@@ -132,13 +122,13 @@ inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, const Mo
   float* const master_at = a.master.ptr<float>() + i;
   auto* const m_at = a.m.ptr<typename Moments::Element>() + i;
   auto* const v_at = a.v.ptr<typename Moments::Element>() + i;
-  const F8 g = load_grad(a, i, lanes) * splat(n.clip);
-  const F8 m = fma(splat(n.beta1), load(m_at, lanes), splat(n.rest1) * g);
-  const F8 v = fma(splat(n.beta2), load(v_at, lanes), (splat(n.rest2) * g) * g);
-  const F8 divisor = fma(_mm256_sqrt_ps(v), splat(n.root), splat(n.eps));
-  const F8 step = (splat(n.rate) * m) / divisor;
-  const F8 before = load(master_at, lanes);
-  const F8 master = before - fma(splat(n.decay), before, step);
+  const Floats g = load_grad(a, i, lanes) * splat(n.clip);
+  const Floats m = fma(splat(n.beta1), load(m_at, lanes), splat(n.rest1) * g);
+  const Floats v = fma(splat(n.beta2), load(v_at, lanes), (splat(n.rest2) * g) * g);
+  const Floats divisor = fma(sqrt(v), splat(n.root), splat(n.eps));
+  const Floats step = (splat(n.rate) * m) / divisor;
+  const Floats before = load(master_at, lanes);
+  const Floats master = before - fma(splat(n.decay), before, step);
   moments.keep(m_at, m, v_at, v, i, lanes);
   store(master_at, master, lanes);
   if (value != nullptr) store(value + i, master, lanes);
@@ -157,7 +147,7 @@ template <class T>
 void adam_share_rounded(const AdamW& a, const StepState& state, const AdamNumbers& n, T* value,
                         std::int64_t first, std::int64_t last) {
   constexpr std::int64_t kWords = 256;
-  alignas(32) std::uint32_t buffer[kWords + 2 * kWordsAtOnce];
+  alignas(64) std::uint32_t buffer[kWords + 2 * kWordsAtOnce];
   const std::uint64_t stream = rounding_stream(a.stream, state.step);
   while (first < last) {
     const std::int64_t count = std::min({kWords, last - first, a.places.neighbours(first)});
@@ -220,4 +210,4 @@ void CpuOps::exec(const AdamW& a, const Tensor& workspace) {
   });
 }
 
-}  // namespace orthant::cpu
+}  // namespace orthant::cpu::ORTHANT_LEVEL
