@@ -10,6 +10,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 # Ranks on several hosts; without it those of one host still run as threads and processes.
 set(ORTHANT_MPI AUTO CACHE STRING "ranks by MPI: AUTO (where Open MPI is found), ON or OFF")
 if(ORTHANT_MPI STREQUAL "ON")

@@ -7,7 +7,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
   libdnnl-dev ocl-icd-opencl-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libpcre2-dev libsentencepiece-dev libicu-dev libgtest-dev
+  libpcre2-dev libsentencepiece-dev libicu-dev zlib1g-dev libzstd-dev libgtest-dev
 )
 # Ranks on several hosts. Without it the binary says that it has no MPI.
 mpi_packages=(libopenmpi-dev openmpi-bin)

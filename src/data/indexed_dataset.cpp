@@ -8,11 +8,10 @@
 
 #include "base/check.h"
 #include "data/index_layout.h"
+#include "data/index_reader.h"
 
 namespace orthant {
 namespace {
-
-constexpr std::string_view kLegacyMagic("TNTIDX\0\0", 8);
 
 std::string index_path(const std::string& prefix) {
   if (prefix.ends_with(".idx") || prefix.ends_with(".bin")) {
@@ -83,57 +82,14 @@ T IndexedDataset::index_value(std::int64_t offset) const {
 }
 
 void IndexedDataset::read_header() {
-  const auto bytes = static_cast<std::int64_t>(index_.bytes().size());
-  const std::string_view text(reinterpret_cast<const char*>(index_.bytes().data()),
-                              index_.bytes().size());
-  if (text.starts_with(kLegacyMagic)) {
-    fail_user(
-        "{}.idx is a legacy TNTIDX index (lazy or cached); pack the text again, or convert it "
-        "with Megatron's tools to the mmap form",
-        prefix_);
-  }
-  if (!text.starts_with(kIndexMagic)) {
-    fail_user("{}.idx does not begin with MMIDIDX; it is no indexed dataset, give another prefix",
-              prefix_);
-  }
-  if (bytes < kIndexHeaderBytes) {
-    fail_user("{}.idx has {} bytes, its header alone has {}; the file is truncated", prefix_, bytes,
-              kIndexHeaderBytes);
-  }
-  const auto version = index_value<std::uint64_t>(9);
-  if (version != 1) {
-    fail_user("{}.idx has version {}; version 1 is supported, pack the text again", prefix_,
-              version);
-  }
-  const auto code = index_value<std::uint8_t>(17);
-  if (code == 0 || code > 8 || code == 6 || code == 7) {
-    fail_user(
-        "{}.idx has dtype code {}; tokens are u8 (1), i8 (2), i16 (3), i32 (4), i64 (5) or u16 "
-        "(8)",
-        prefix_, code);
-  }
-  type_ = static_cast<TokenType>(code);
-  const auto sequences = index_value<std::uint64_t>(18);
-  const auto boundaries = index_value<std::uint64_t>(26);
-  // Compared without products, which could overflow.
-  const auto rest = static_cast<std::uint64_t>(bytes - kIndexHeaderBytes);
-  const bool can_fit = sequences <= rest / kSequenceBytes &&
-                       boundaries <= (rest - sequences * kSequenceBytes) / kBoundaryBytes;
-  const std::uint64_t used =
-      can_fit ? sequences * kSequenceBytes + boundaries * kBoundaryBytes : rest + 1;
-  if (used != rest && (!can_fit || rest - used != sequences)) {
-    fail_user(
-        "{}.idx has {} bytes, which does not fit {} sequences and {} document boundaries; the "
-        "file is truncated or damaged",
-        prefix_, bytes, sequences, boundaries);
-  }
-  if (boundaries == 0) {
-    fail_user("{}.idx has no document boundaries; the file is damaged, pack the text again",
-              prefix_);
-  }
-  has_modes_ = used != rest;
-  num_sequences_ = static_cast<std::int64_t>(sequences);
-  num_boundaries_ = static_cast<std::int64_t>(boundaries);
+  const std::size_t begin =
+      std::min(index_.bytes().size(), static_cast<std::size_t>(kIndexHeaderBytes));
+  const IndexHeader header = parse_index_header(prefix_, index_.bytes().first(begin),
+                                                static_cast<std::int64_t>(index_.bytes().size()));
+  type_ = header.type;
+  has_modes_ = header.has_modes;
+  num_sequences_ = header.num_sequences;
+  num_boundaries_ = header.num_boundaries;
 }
 
 void IndexedDataset::check_sequences() const {

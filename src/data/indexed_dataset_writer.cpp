@@ -1,8 +1,8 @@
-// Lengths are written while tokens come; pointers, which are their sums, when everything is known.
+// Lengths and boundaries are written while tokens come; the index is made of them at the end.
 #include "data/indexed_dataset_writer.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -31,9 +31,10 @@ void rename_file(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-IndexedDatasetWriter::Stream::Stream(const std::string& path)
+IndexedDatasetWriter::Stream::Stream(const std::string& path, File::Mode mode)
     : path_(path),
-      file_(path, File::Mode::kCreate) {
+      file_(path, mode),
+      flushed_(file_.size()) {
   buffer_.reserve(kBufferBytes);
 }
 
@@ -60,6 +61,10 @@ void IndexedDatasetWriter::Stream::read(std::span<std::byte> into, std::int64_t 
 
 void IndexedDatasetWriter::Stream::truncate(std::int64_t bytes) {
   flush();
+  if (flushed_ < bytes) {
+    fail_user("{} has {} bytes, {} were written before; begin anew with --restart", path_, flushed_,
+              bytes);
+  }
   file_.resize(bytes);
   flushed_ = bytes;
 }
@@ -69,195 +74,249 @@ void IndexedDatasetWriter::Stream::sync() {
   file_.sync();
 }
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size)
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type)
     : prefix_(prefix),
-      vocab_size_(vocab_size),
-      type_(vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32),
-      tokens_(prefix + ".bin.partial"),
-      index_(prefix + ".idx.partial"),
-      boundaries_(prefix + ".documents.partial") {
-  const std::byte header[kIndexHeaderBytes] = {};
-  index_.append(header);
+      type_(type),
+      tokens_(prefix + ".bin.partial", File::Mode::kCreate),
+      lengths_(prefix + ".lengths.partial", File::Mode::kCreate),
+      boundaries_(prefix + ".documents.partial", File::Mode::kCreate) {
   boundaries_.append(bytes_of(std::int64_t{0}));
 }
 
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type,
+                                           const State& state)
+    : prefix_(prefix),
+      type_(type),
+      state_(state),
+      tokens_(prefix + ".bin.partial", File::Mode::kWrite),
+      lengths_(prefix + ".lengths.partial", File::Mode::kWrite),
+      boundaries_(prefix + ".documents.partial", File::Mode::kWrite),
+      keeps_files_(true) {
+  tokens_.truncate(state.num_tokens * size_of(type));
+  lengths_.truncate(state.num_sequences * kLengthBytes);
+  boundaries_.truncate((state.num_documents + 1) * static_cast<std::int64_t>(kBoundaryBytes));
+}
+
 IndexedDatasetWriter::~IndexedDatasetWriter() {
-  std::remove(boundaries_.path().c_str());
-  if (is_committed_) return;
-  std::remove(tokens_.path().c_str());
-  std::remove(index_.path().c_str());
+  if (keeps_files_) return;
+  for (const char* ending : {".bin", ".lengths", ".documents", ".idx"}) {
+    std::remove((prefix_ + ending + ".partial").c_str());
+  }
+}
+
+TokenType IndexedDatasetWriter::type_for(std::int64_t vocab_size) {
+  return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32;
 }
 
 void IndexedDatasetWriter::append(std::span<const std::int32_t> tokens) {
-  for (const std::int32_t token : tokens) {
-    if (token < 0 || token >= vocab_size_) {
-      fail_run("dataset {}: token {} is outside the vocabulary of {}", prefix_, token, vocab_size_);
-    }
+  if (type_ == TokenType::kI32) {
+    append_raw(std::as_bytes(tokens));
+    return;
   }
+  ORTHANT_CHECK(type_ == TokenType::kU16, "dataset {}: tokens of type {} are copied, not appended",
+                prefix_, name_of(type_));
+  std::array<std::uint16_t, 4096> words;
   while (!tokens.empty()) {
-    const std::int64_t space = std::min(kMaxSequenceTokens - open_tokens_, kBlockTokens);
-    const auto part = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(space)));
-    if (type_ == TokenType::kI32) {
-      tokens_.append(std::as_bytes(part));
-    } else {
-      std::uint16_t words[4096];
-      for (std::size_t done = 0; done < part.size();) {
-        const std::size_t count = std::min(part.size() - done, std::size(words));
-        std::copy_n(part.begin() + static_cast<std::ptrdiff_t>(done), count, words);
-        tokens_.append(std::as_bytes(std::span(words, count)));
-        done += count;
-      }
-    }
+    const auto part = tokens.first(std::min(tokens.size(), words.size()));
+    std::copy(part.begin(), part.end(), words.begin());
+    append_raw(std::as_bytes(std::span(words).first(part.size())));
     tokens = tokens.subspan(part.size());
-    open_tokens_ += static_cast<std::int64_t>(part.size());
-    num_tokens_ += static_cast<std::int64_t>(part.size());
-    if (open_tokens_ == kMaxSequenceTokens) end_sequence();  // lengths are i32
+  }
+}
+
+void IndexedDatasetWriter::append_raw(std::span<const std::byte> tokens) {
+  const std::int64_t size = size_of(type_);
+  while (!tokens.empty()) {
+    const std::int64_t space = kMaxSequenceTokens - state_.open_tokens;
+    const std::int64_t given = static_cast<std::int64_t>(tokens.size()) / size;
+    const std::int64_t part = std::min(given, space);
+    tokens_.append(tokens.first(static_cast<std::size_t>(part * size)));
+    tokens = tokens.subspan(static_cast<std::size_t>(part * size));
+    state_.open_tokens += part;
+    state_.num_tokens += part;
+    if (state_.open_tokens == kMaxSequenceTokens) end_sequence();  // lengths are i32
   }
 }
 
 void IndexedDatasetWriter::end_sequence() {
-  if (open_tokens_ == 0) return;
-  index_.append(bytes_of(static_cast<std::int32_t>(open_tokens_)));
-  open_tokens_ = 0;
-  ++num_sequences_;
+  if (state_.open_tokens == 0) return;
+  lengths_.append(bytes_of(static_cast<std::int32_t>(state_.open_tokens)));
+  state_.open_tokens = 0;
+  ++state_.num_sequences;
 }
 
 void IndexedDatasetWriter::end_document() {
   end_sequence();
-  boundaries_.append(bytes_of(num_sequences_));
-  ++num_documents_;
+  boundaries_.append(bytes_of(state_.num_sequences));
+  ++state_.num_documents;
 }
 
 template <class T>
-T IndexedDatasetWriter::value_at(Stream& stream, std::int64_t offset) {
+T IndexedDatasetWriter::value_at(Stream& stream, std::int64_t index) {
   T value;
-  stream.read(std::as_writable_bytes(std::span(&value, 1)), offset);
+  stream.read(std::as_writable_bytes(std::span(&value, 1)),
+              index * static_cast<std::int64_t>(sizeof(T)));
   return value;
 }
 
-void IndexedDatasetWriter::copy_tokens_to(std::int64_t first_token, std::int64_t count,
-                                          IndexedDatasetWriter& to) {
-  std::vector<std::int32_t> block;
-  std::vector<std::uint16_t> words;
+std::int64_t IndexedDatasetWriter::length_of(std::int64_t sequence) {
+  if (last_length_ >= 0 && sequence + 1 == state_.num_sequences) return last_length_;
+  return value_at<std::int32_t>(lengths_, sequence);
+}
+
+void IndexedDatasetWriter::copy_range_to(std::int64_t first_token, std::int64_t count,
+                                         IndexedDatasetWriter& to) {
+  std::vector<std::byte> block;
+  const std::int64_t size = size_of(type_);
   while (count > 0) {
-    const auto size = static_cast<std::size_t>(std::min(count, kBlockTokens));
-    block.resize(size);
-    if (type_ == TokenType::kI32) {
-      tokens_.read(std::as_writable_bytes(std::span(block)), first_token * size_of(type_));
-    } else {
-      words.resize(size);
-      tokens_.read(std::as_writable_bytes(std::span(words)), first_token * size_of(type_));
-      std::copy(words.begin(), words.end(), block.begin());
-    }
-    to.append(block);
-    first_token += static_cast<std::int64_t>(size);
-    count -= static_cast<std::int64_t>(size);
+    const std::int64_t part = std::min(count, kBlockTokens);
+    block.resize(static_cast<std::size_t>(part * size));
+    tokens_.read(block, first_token * size);
+    to.append_raw(block);
+    first_token += part;
+    count -= part;
   }
 }
 
-void IndexedDatasetWriter::move_documents(std::int64_t first_document, IndexedDatasetWriter& to) {
-  ORTHANT_CHECK(open_tokens_ == 0 && first_document <= num_documents_,
-                "dataset {}: document {} of {} cannot begin the part that is moved", prefix_,
-                first_document, num_documents_);
-  const auto boundary = [this](std::int64_t document) {
-    return value_at<std::int64_t>(boundaries_, document * size_of(TokenType::kI64));
-  };
-  const std::int64_t first_sequence = boundary(first_document);
-  std::int64_t moved = 0;
-  for (std::int64_t i = first_sequence; i < num_sequences_; ++i) {
-    moved += value_at<std::int32_t>(index_, length_offset(i));
+void IndexedDatasetWriter::copy_documents_to(std::int64_t first_document,
+                                             IndexedDatasetWriter& to) {
+  ORTHANT_CHECK(state_.open_tokens == 0 && first_document <= state_.num_documents,
+                "dataset {}: document {} of {} cannot begin the part that is copied", prefix_,
+                first_document, state_.num_documents);
+  std::int64_t sequence = value_at<std::int64_t>(boundaries_, first_document);
+  std::int64_t token = state_.num_tokens;
+  for (std::int64_t i = sequence; i < state_.num_sequences; ++i) {
+    token -= length_of(i);
   }
-  std::int64_t sequence = first_sequence;
-  std::int64_t token = num_tokens_ - moved;
-  for (std::int64_t document = first_document; document < num_documents_; ++document) {
-    for (const std::int64_t end = boundary(document + 1); sequence < end; ++sequence) {
-      const auto length = value_at<std::int32_t>(index_, length_offset(sequence));
-      copy_tokens_to(token, length, to);
+  for (std::int64_t document = first_document; document < state_.num_documents; ++document) {
+    const auto end = value_at<std::int64_t>(boundaries_, document + 1);
+    for (; sequence < end; ++sequence) {
+      const std::int64_t length = length_of(sequence);
+      copy_range_to(token, length, to);
       token += length;
     }
     to.end_document();
   }
-  num_documents_ = first_document;
-  num_sequences_ = first_sequence;
-  num_tokens_ -= moved;
-  tokens_.truncate(num_tokens_ * size_of(type_));
-  index_.truncate(length_offset(num_sequences_));
-  boundaries_.truncate((num_documents_ + 1) * size_of(TokenType::kI64));
 }
 
-void IndexedDatasetWriter::move_tokens(std::int64_t first_token, IndexedDatasetWriter& to) {
-  ORTHANT_CHECK(num_documents_ == 1 && first_token <= num_tokens_,
-                "dataset {}: token {} of {} in {} documents cannot begin the part that is moved",
-                prefix_, first_token, num_tokens_, num_documents_);
-  copy_tokens_to(first_token, num_tokens_ - first_token, to);
+void IndexedDatasetWriter::copy_tokens_to(std::int64_t first_token, IndexedDatasetWriter& to) {
+  ORTHANT_CHECK(state_.num_documents == 1 && first_token <= state_.num_tokens,
+                "dataset {}: token {} of {} in {} documents cannot begin the part that is copied",
+                prefix_, first_token, state_.num_tokens, state_.num_documents);
+  copy_range_to(first_token, state_.num_tokens - first_token, to);
   to.end_document();
-  num_tokens_ = first_token;
-  tokens_.truncate(num_tokens_ * size_of(type_));
-  index_.truncate(kIndexHeaderBytes);
-  boundaries_.truncate(size_of(TokenType::kI64));
-  num_sequences_ = 0;
-  num_documents_ = 0;
-  for (std::int64_t rest = num_tokens_; rest > 0;) {
-    open_tokens_ = std::min(rest, kMaxSequenceTokens);
-    rest -= open_tokens_;
-    end_sequence();
-  }
-  end_document();
 }
 
-void IndexedDatasetWriter::write_pointers() {
+void IndexedDatasetWriter::keep_documents(std::int64_t count) {
+  const auto sequences = value_at<std::int64_t>(boundaries_, count);
+  for (std::int64_t i = sequences; i < state_.num_sequences; ++i) {
+    state_.num_tokens -= length_of(i);
+  }
+  state_.num_documents = count;
+  state_.num_sequences = sequences;
+}
+
+void IndexedDatasetWriter::keep_tokens(std::int64_t count) {
+  std::int64_t sequences = 0;
+  for (std::int64_t rest = count; rest > 0; ++sequences) {
+    last_length_ = std::min<std::int64_t>(rest, length_of(sequences));
+    rest -= last_length_;
+  }
+  state_.num_tokens = count;
+  state_.num_sequences = sequences;
+}
+
+template <class T>
+void IndexedDatasetWriter::copy_values(Stream& from, std::int64_t count, Stream& to) {
+  std::vector<T> values;
+  for (std::int64_t done = 0; done < count;) {
+    values.resize(static_cast<std::size_t>(std::min(count - done, kBlockTokens)));
+    from.read(std::as_writable_bytes(std::span(values)),
+              done * static_cast<std::int64_t>(sizeof(T)));
+    to.append(std::as_bytes(std::span(values)));
+    done += static_cast<std::int64_t>(values.size());
+  }
+}
+
+void IndexedDatasetWriter::write_header(Stream& index) const {
+  std::array<std::byte, kIndexHeaderBytes> header;
+  const std::uint64_t numbers[] = {1, static_cast<std::uint64_t>(state_.num_sequences),
+                                   static_cast<std::uint64_t>(state_.num_documents + 1)};
+  std::memcpy(header.data(), kIndexMagic.data(), kIndexMagic.size());
+  std::memcpy(header.data() + 9, &numbers[0], 8);
+  header[17] = static_cast<std::byte>(type_);
+  std::memcpy(header.data() + 18, &numbers[1], 16);
+  index.append(header);
+}
+
+void IndexedDatasetWriter::write_pointers(Stream& index) {
   std::vector<std::int32_t> lengths;
   std::vector<std::int64_t> pointers;
   std::int64_t bytes = 0;
-  for (std::int64_t done = 0; done < num_sequences_;) {
-    const auto count = static_cast<std::size_t>(std::min(num_sequences_ - done, kBlockTokens));
-    lengths.resize(count);
-    index_.read(std::as_writable_bytes(std::span(lengths)), length_offset(done));
+  for (std::int64_t done = 0; done < state_.num_sequences;) {
+    lengths.resize(static_cast<std::size_t>(std::min(state_.num_sequences - done, kBlockTokens)));
+    lengths_.read(std::as_writable_bytes(std::span(lengths)), done * kLengthBytes);
     pointers.clear();
     for (const std::int32_t length : lengths) {
       pointers.push_back(bytes);
       bytes += length * size_of(type_);
     }
-    index_.append(std::as_bytes(std::span(pointers)));
-    done += static_cast<std::int64_t>(count);
+    index.append(std::as_bytes(std::span(pointers)));
+    done += static_cast<std::int64_t>(lengths.size());
   }
 }
 
-void IndexedDatasetWriter::write_header() {
-  File file(index_.path(), File::Mode::kWrite);
-  std::byte header[kIndexHeaderBytes];
-  const std::uint64_t numbers[] = {1, static_cast<std::uint64_t>(num_sequences_),
-                                   static_cast<std::uint64_t>(num_documents_ + 1)};
-  std::memcpy(header, kIndexMagic.data(), kIndexMagic.size());
-  std::memcpy(header + 9, &numbers[0], 8);
-  header[17] = static_cast<std::byte>(type_);
-  std::memcpy(header + 18, &numbers[1], 16);
-  file.write(header, 0);
+IndexedDatasetWriter::State IndexedDatasetWriter::sync() {
+  tokens_.sync();
+  lengths_.sync();
+  boundaries_.sync();
+  keeps_files_ = true;
+  return state_;
+}
+
+IndexedDatasetWriter::State IndexedDatasetWriter::finish() {
+  ORTHANT_CHECK(state_.open_tokens == 0, "dataset {}: a document is still open", prefix_);
+  if (state_.is_whole) return state_;
+  Stream index(prefix_ + ".idx.partial", File::Mode::kCreate);
+  write_header(index);
+  const bool is_cut = last_length_ >= 0;
+  copy_values<std::int32_t>(lengths_, state_.num_sequences - (is_cut ? 1 : 0), index);
+  if (is_cut) index.append(bytes_of(static_cast<std::int32_t>(last_length_)));
+  write_pointers(index);
+  if (is_cut) {
+    index.append(bytes_of(std::int64_t{0}));
+    index.append(bytes_of(state_.num_sequences));
+  } else {
+    copy_values<std::int64_t>(boundaries_, state_.num_documents + 1, index);
+  }
+  index.sync();
+  tokens_.sync();
+  state_.is_whole = true;
+  return state_;
 }
 
 void IndexedDatasetWriter::commit() {
-  ORTHANT_CHECK(open_tokens_ == 0 && !is_committed_, "dataset {}: a document is still open",
-                prefix_);
-  write_pointers();
-  std::vector<std::byte> block(kBufferBytes);
-  for (std::int64_t done = 0; done < boundaries_.size();) {
-    const std::int64_t count =
-        std::min(boundaries_.size() - done, static_cast<std::int64_t>(block.size()));
-    const auto part = std::span(block).first(static_cast<std::size_t>(count));
-    boundaries_.read(part, done);
-    index_.append(part);
-    done += count;
+  finish();
+  publish(prefix_, type_, state_);
+  keeps_files_ = true;  // what is left has its name
+}
+
+// Each step is done or has been done before a kill.
+void IndexedDatasetWriter::publish(const std::string& prefix, TokenType type, const State& state) {
+  const std::string tokens = prefix + ".bin.partial";
+  const std::string index = prefix + ".idx.partial";
+  if (std::filesystem::exists(tokens)) {
+    File file(tokens, File::Mode::kWrite);
+    file.resize(state.num_tokens * size_of(type));
+    file.sync();
+    // An index never stands without its tokens: an old one goes first, the new one comes last.
+    std::remove((prefix + ".idx").c_str());
+    rename_file(tokens, prefix + ".bin");
   }
-  index_.flush();
-  write_header();
-  index_.sync();
-  tokens_.sync();
-  // An index never stands without its tokens: an old one goes first, the new one comes last.
-  std::remove((prefix_ + ".idx").c_str());
-  rename_file(tokens_.path(), prefix_ + ".bin");
-  rename_file(index_.path(), prefix_ + ".idx");
-  sync_folder(std::filesystem::path(prefix_).parent_path().string());
-  is_committed_ = true;
+  if (std::filesystem::exists(index)) rename_file(index, prefix + ".idx");
+  sync_folder(std::filesystem::path(prefix).parent_path().string());
+  std::remove((prefix + ".lengths.partial").c_str());
+  std::remove((prefix + ".documents.partial").c_str());
 }
 
 }  // namespace orthant

@@ -1,74 +1,89 @@
-// Lines are cut after a newline, texts where the tokenizer says that it changes nothing.
 #include "data/pack_input.h"
 
 #include <algorithm>
-#include <filesystem>
-
-#include "base/check.h"
+#include <utility>
 
 namespace orthant {
 namespace {
 
 constexpr std::size_t kBlockBytes = 1 << 20;
 
-bool has_lines(const std::string& path) {
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson") || path.ends_with(".json");
-}
-
 }  // namespace
 
-InputBlocks::InputBlocks(const std::vector<std::string>& paths, const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer) {
-  for (const std::string& path : paths) {
-    const std::string ending = std::filesystem::path(path).extension().string();
-    for (const std::string_view packed : {".gz", ".zst", ".xz", ".bz2", ".zip"}) {
-      if (ending == packed) fail_user("data pack: {} is compressed; decompress it first", path);
-    }
-    files_.push_back(std::make_unique<MappedFile>(path));
-    num_bytes_ += static_cast<std::int64_t>(files_.back()->bytes().size());
+InputBlocks::InputBlocks(const std::vector<InputFile>& files, SafeCut safe_cut,
+                         const InputPosition& begin)
+    : files_(files),
+      safe_cut_(std::move(safe_cut)),
+      at_(begin) {
+  for (std::int64_t i = 0; i < begin.file; ++i) {
+    bytes_before_ += files[static_cast<std::size_t>(i)].bytes;
   }
 }
 
 std::optional<InputBlock> InputBlocks::next() {
-  while (file_ < files_.size()) {
-    const MappedFile& file = *files_[file_];
-    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                                file.bytes().size());
-    const bool is_lines = has_lines(file.path());
+  while (at_.file < static_cast<std::int64_t>(files_.size())) {
+    const InputFile& file = files_[static_cast<std::size_t>(at_.file)];
+    if (source_ == nullptr) open();
+    const std::size_t cut = file.kind == InputKind::kLines ? line_cut() : text_cut();
+    InputBlock block;
+    block.kind = file.kind;
+    block.path = file.path;
+    block.first_line = at_.line;
+    block.begins_document = at_.offset == 0;
+    block.text = buffer_.substr(0, cut);
+    buffer_.erase(0, cut);
+    at_.offset += static_cast<std::int64_t>(cut);
+    at_.line += std::count(block.text.begin(), block.text.end(), '\n');
+    block.bytes_read = bytes_before_ + source_->bytes_read();
     // An empty text is a document, too; an empty list of lines has none.
-    if (at_ == text.size() && (is_lines || !text.empty())) {
-      ++file_;
-      at_ = 0;
-      line_ = 1;
-      continue;
+    const bool is_empty_list = block.kind == InputKind::kLines && block.text.empty();
+    if (is_at_end_ && buffer_.empty()) {
+      block.ends_document = true;
+      bytes_before_ += file.bytes;
+      at_ = {at_.file + 1, 0, 1};
+      source_.reset();
     }
-    InputBlock block = is_lines ? next_lines(text.substr(at_)) : next_text(text.substr(at_));
-    block.path = file.path();
-    block.offset = static_cast<std::int64_t>(at_);
-    at_ += block.text.size();
-    if (text.empty()) ++file_;
-    return block;
+    block.end = at_;
+    if (!is_empty_list) return block;
   }
   return std::nullopt;
 }
 
-InputBlock InputBlocks::next_lines(std::string_view rest) {
-  InputBlock block;
-  block.kind = InputKind::kLines;
-  block.first_line = line_;
-  const std::size_t newline = rest.find('\n', std::min(kBlockBytes, rest.size()) - 1);
-  block.text = rest.substr(0, newline == std::string_view::npos ? rest.size() : newline + 1);
-  line_ += std::count(block.text.begin(), block.text.end(), '\n');
-  return block;
+void InputBlocks::open() {
+  source_ = open_source(files_[static_cast<std::size_t>(at_.file)]);
+  skip(*source_, at_.offset);
+  buffer_.clear();
+  is_at_end_ = false;
 }
 
-InputBlock InputBlocks::next_text(std::string_view rest) const {
-  InputBlock block;
-  const std::size_t cut =
-      rest.size() <= kBlockBytes ? rest.size() : tokenizer_.safe_cut(rest, kBlockBytes);
-  block.text = rest.substr(0, cut);
-  block.ends_document = cut == rest.size();
-  return block;
+void InputBlocks::fill(std::size_t bytes) {
+  if (is_at_end_ || buffer_.size() >= bytes) return;
+  const std::size_t before = buffer_.size();
+  buffer_.resize(bytes);
+  const std::size_t got = source_->read(std::span(buffer_).subspan(before));
+  is_at_end_ = got < bytes - before;
+  buffer_.resize(before + got);
+}
+
+std::size_t InputBlocks::line_cut() {
+  fill(kBlockBytes);
+  for (std::size_t searched = kBlockBytes - 1;;) {
+    const std::size_t newline = buffer_.find('\n', searched);
+    if (newline != std::string::npos) return newline + 1;
+    if (is_at_end_) return buffer_.size();
+    searched = buffer_.size();
+    fill(2 * buffer_.size());
+  }
+}
+
+std::size_t InputBlocks::text_cut() {
+  fill(kBlockBytes + 1);
+  if (is_at_end_ && buffer_.size() <= kBlockBytes) return buffer_.size();
+  for (std::size_t limit = kBlockBytes;; limit = buffer_.size() - 1) {
+    const std::size_t cut = safe_cut_(buffer_, limit);
+    if (cut < buffer_.size() || is_at_end_) return cut;
+    fill(2 * buffer_.size());
+  }
 }
 
 }  // namespace orthant

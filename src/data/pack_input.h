@@ -1,47 +1,62 @@
-// The inputs of data pack, cut into blocks of a bounded size.
+// The inputs of data pack, read as streams and cut into blocks of a bounded size.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
-#include "data/tokenizer.h"
+#include "data/byte_source.h"
+#include "data/input_files.h"
 
 namespace orthant {
 
-enum class InputKind { kLines, kText };
-
-// A view of a mapped file, which InputBlocks keeps.
-struct InputBlock {
-  InputKind kind = InputKind::kText;
-  std::string_view text;
-  std::string path;
-  std::int64_t offset = 0;      // of the text in the file
-  std::int64_t first_line = 1;  // kLines: its number
-  bool ends_document = false;   // kText
+// A place between two blocks.
+struct InputPosition {
+  std::int64_t file = 0;    // its index
+  std::int64_t offset = 0;  // in the file, decompressed
+  std::int64_t line = 1;    // its number
 };
 
+struct InputBlock {
+  InputKind kind = InputKind::kText;
+  std::string text;
+  std::string path;
+  std::int64_t first_line = 1;   // its number in the file
+  bool begins_document = false;  // kText
+  bool ends_document = false;    // kText
+  InputPosition end;             // where the next block begins
+  std::int64_t bytes_read = 0;   // of all inputs up to here, compressed where they are
+};
+
+// Where a text may be cut, as Tokenizer::safe_cut.
+using SafeCut = std::function<std::size_t(std::string_view text, std::size_t limit)>;
+
+// Lines are cut after a newline, texts where `safe_cut` says that it changes nothing; where the
+// cuts are depends on the file alone. A block has about a MiB, or the longest line or document.
 class InputBlocks {
  public:
-  InputBlocks(const std::vector<std::string>& paths, const Tokenizer& tokenizer);
+  // `files` outlive this object.
+  InputBlocks(const std::vector<InputFile>& files, SafeCut safe_cut, const InputPosition& begin);
 
   std::optional<InputBlock> next();
-  std::int64_t num_bytes() const { return num_bytes_; }  // of all inputs
 
  private:
-  InputBlock next_lines(std::string_view rest);
-  InputBlock next_text(std::string_view rest) const;
+  void open();
+  void fill(std::size_t bytes);  // the buffer has so many, or the rest of the file
+  std::size_t line_cut();
+  std::size_t text_cut();
 
-  const Tokenizer& tokenizer_;
-  std::vector<std::unique_ptr<MappedFile>> files_;
-  std::size_t file_ = 0;
-  std::size_t at_ = 0;     // in the file
-  std::int64_t line_ = 1;  // at at_
-  std::int64_t num_bytes_ = 0;
+  const std::vector<InputFile>& files_;
+  SafeCut safe_cut_;
+  InputPosition at_;
+  std::unique_ptr<ByteSource> source_;  // of the file at at_
+  std::string buffer_;                  // what follows at_
+  bool is_at_end_ = false;              // the source has no more
+  std::int64_t bytes_before_ = 0;       // of the files before
 };
 
 }  // namespace orthant

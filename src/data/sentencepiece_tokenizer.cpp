@@ -5,6 +5,7 @@
 #include <sentencepiece_processor.h>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "data/bpe_model.h"
 #include "data/normalizer.h"
@@ -20,6 +21,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(const std::string& path, SentencePieceEncoder encoder) : path_(path) {
     const std::string serialized = read_text_file(path);
+    checksum_ = crc32c(serialized);
     const auto status = processor_.LoadFromSerializedProto(serialized);
     if (!status.ok()) {
       fail_user("tokenizer {}: this is not a SentencePiece model ({}); give another file", path,
@@ -67,6 +69,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+  std::uint32_t fingerprint() const override { return checksum_; }
 
   std::optional<std::int32_t> end_of_document() const override {
     const int id = processor_.eos_id();
@@ -84,6 +87,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   };
 
   std::string path_;
+  std::uint32_t checksum_ = 0;
   sentencepiece::SentencePieceProcessor processor_;
   std::optional<BpeModel> model_;  // ours, for encoding
   std::vector<NormalizerStep> steps_;

@@ -53,6 +53,16 @@ bool byte_level_bytes(std::string_view text, std::string& bytes) {
   return true;
 }
 
+std::string byte_level_text(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto found =
+        std::find(kByteOfCode.begin(), kByteOfCode.end(), static_cast<unsigned char>(c));
+    append_utf8(static_cast<std::uint32_t>(found - kByteOfCode.begin()), text);
+  }
+  return text;
+}
+
 void TokenTexts::add(const std::string& text, std::int32_t id) {
   ids_.emplace(text, id);
   max_id_ = std::max<std::int64_t>(max_id_, id);

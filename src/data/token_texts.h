@@ -16,6 +16,9 @@ inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 // The bytes that a text in GPT-2's byte alphabet stands for; false when it has other characters.
 bool byte_level_bytes(std::string_view text, std::string& bytes);
 
+// The other way round.
+std::string byte_level_text(std::string_view bytes);
+
 class TokenTexts {
  public:
   void add(const std::string& text, std::int32_t id);

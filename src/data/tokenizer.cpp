@@ -34,6 +34,8 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   std::int64_t vocab_size() const override { return 256; }
+  bool needs_utf8() const override { return false; }
+  std::uint32_t fingerprint() const override { return 0; }
   std::optional<std::int32_t> end_of_document() const override { return std::nullopt; }
   std::size_t safe_cut(std::string_view text, std::size_t limit) const override {
     return std::min(limit, text.size());

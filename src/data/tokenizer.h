@@ -32,6 +32,12 @@ class Tokenizer {
 
   virtual std::int64_t vocab_size() const = 0;
 
+  // Whether encode refuses text that is not UTF-8.
+  virtual bool needs_utf8() const { return true; }
+
+  // Of the file that it was read from; equal files give equal ids.
+  virtual std::uint32_t fingerprint() const = 0;
+
   virtual TemplateIds around_text() const { return {}; }
 
   // What ends a document: by tokenizer_config.json's eos_token, the model's own, or a known name.

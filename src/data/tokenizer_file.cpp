@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/json_field.h"
@@ -158,7 +159,8 @@ std::optional<std::int32_t> find_end_of_document(const std::string& path, const 
 }  // namespace
 
 TokenizerFile read_tokenizer_file(const std::string& path) {
-  const Json json = Json::parse(read_text_file(path), nullptr, false);
+  const std::string content = read_text_file(path);
+  const Json json = Json::parse(content, nullptr, false);
   if (json.is_discarded() || !json.is_object() || !json.contains("model")) {
     fail_user(
         "tokenizer {}: this is not a tokenizer.json (no JSON object with 'model'); give "
@@ -171,6 +173,7 @@ TokenizerFile read_tokenizer_file(const std::string& path) {
   };
   TokenizerFile file;
   file.path = path;
+  file.checksum = crc32c(content);
   file.normalizer = read_normalizer(part("normalizer"));
   PreTokenizerSteps pieces = read_pre_tokenizer(part("pre_tokenizer"));
   file.pre_tokenizer = std::move(pieces.steps);

@@ -34,6 +34,7 @@ struct TokenizerFile {
   DecoderSpec decoder;
   TemplateIds around_text;
   std::int64_t vocab_size = 0;  // the largest id + 1
+  std::uint32_t checksum = 0;   // CRC-32C of the file
   std::optional<std::int32_t> end_of_document;
 };
 

@@ -142,4 +142,15 @@ std::size_t llama3_match_end(const CharClasses& classes, std::string_view text, 
   return newlines_end(text, run_end(classes, text, end, CharClass::kOther));
 }
 
+std::size_t cut_behind_letter(std::string_view text, std::size_t limit) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  if (limit >= text.size()) return text.size();
+  for (std::size_t at = limit; at > 0; --at) {
+    if ((text[at] == ' ' || text[at] == '\n') && is_letter(text[at - 1])) return at;
+  }
+  return text.size();
+}
+
 }  // namespace orthant

@@ -23,4 +23,8 @@ std::size_t gpt2_match_end(const CharClasses& classes, std::string_view text, st
 std::size_t llama3_match_end(const CharClasses& classes, std::string_view text, std::size_t at,
                              int most_digits);
 
+// The largest c <= limit, above 0, at which the three patterns end a piece whatever is around:
+// before a blank or a newline behind an ASCII letter. text.size() when there is none.
+std::size_t cut_behind_letter(std::string_view text, std::size_t limit);
+
 }  // namespace orthant

@@ -172,20 +172,22 @@ TEST(IndexedDataset, WriterWithoutCommitLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path("")));
 }
 
-TEST(IndexedDataset, TailsMoveToAnotherDataset) {
+TEST(IndexedDataset, TailsAreCopiedToAnotherDataset) {
   const Folder folder;
   {
     IndexedDatasetWriter writer(folder.path("a"), 256);
     IndexedDatasetWriter tail(folder.path("b"), 256);
     write(writer, {{1, 2, 3}, {}, {4}, {5, 6}});
-    writer.move_documents(2, tail);
+    writer.copy_documents_to(2, tail);
     tail.commit();
+    writer.keep_documents(2);
     writer.commit();
     IndexedDatasetWriter one(folder.path("c"), 256);
     IndexedDatasetWriter rest(folder.path("d"), 256);
     write(one, {{1, 2, 3, 4, 5}});
-    one.move_tokens(3, rest);
+    one.copy_tokens_to(3, rest);
     rest.commit();
+    one.keep_tokens(3);
     one.commit();
   }
   const IndexedDataset a(folder.path("a"));
@@ -196,6 +198,34 @@ TEST(IndexedDataset, TailsMoveToAnotherDataset) {
   EXPECT_EQ(b.num_documents(), 2);
   EXPECT_EQ(all_tokens(IndexedDataset(folder.path("c"))), (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(all_tokens(IndexedDataset(folder.path("d"))), (std::vector<std::int32_t>{4, 5}));
+}
+
+TEST(IndexedDataset, AnotherWriterGoesOnFromWhatWasSynced) {
+  const Folder folder;
+  IndexedDatasetWriter::State state;
+  {
+    IndexedDatasetWriter writer(folder.path("a"), 256);
+    write(writer, {{1, 2}, {}});
+    writer.append(std::vector<std::int32_t>{3});
+    state = writer.sync();
+    writer.append(std::vector<std::int32_t>{9, 9});
+    writer.end_document();
+  }
+  {
+    IndexedDatasetWriter writer(folder.path("a"), TokenType::kU16, state);
+    write(writer, {{4}, {5}});
+    state = writer.finish();
+  }
+  IndexedDatasetWriter::publish(folder.path("a"), TokenType::kU16, state);
+  IndexedDatasetWriter::publish(folder.path("a"), TokenType::kU16, state);  // nothing is left to do
+  IndexedDatasetWriter whole(folder.path("b"), 256);
+  write(whole, {{1, 2}, {}, {3, 4}, {5}});
+  whole.commit();
+  for (const char* ending : {".idx", ".bin"}) {
+    EXPECT_EQ(read_text_file(folder.path("a") + ending), read_text_file(folder.path("b") + ending));
+  }
+  state.num_tokens = 100;
+  EXPECT_ERROR(IndexedDatasetWriter(folder.path("a"), TokenType::kU16, state), "a.bin.partial");
 }
 
 TEST(IndexedDataset, FixtureCorporaAreRead) {

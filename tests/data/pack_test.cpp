@@ -125,7 +125,8 @@ TEST(Pack, BadInputNamesFileAndLineAndLeavesNothing) {
   fails(folder.write("b.jsonl", "{\"text\": \"x\"}\n{\"body\": \"x\"}\n"),
         "b.jsonl, line 2: there is no text under the key 'text'");
   fails(folder.write("c.jsonl", "[1]\n"), "c.jsonl, line 1");
-  fails(folder.write("d.txt.gz", "x"), "is compressed");
+  fails(folder.write("d.txt.gz", "xyz"), "d.txt.gz: the compressed data is damaged near byte 0");
+  fails(folder.write("d.txt.xz", "x"), ".xz is not read; .gz and .zst are");
   fails(folder.path("absent.txt"), "absent.txt: No such file");
 }
 
