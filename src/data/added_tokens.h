@@ -19,6 +19,7 @@ struct AddedToken {
   bool lstrip = false;       // takes the spaces on its left
   bool rstrip = false;       // takes the spaces on its right
   bool normalized = false;   // is looked for in the normalized text
+  bool special = false;      // is taken before others that become equal to it
 };
 
 class AddedTokens {

@@ -22,6 +22,8 @@ std::vector<AddedToken> tokens_matched_in(const TokenizerFile& file, MatchedIn w
       if (chosen.back().content.empty()) chosen.pop_back();
     }
   }
+  std::stable_partition(chosen.begin(), chosen.end(),
+                        [](const AddedToken& token) { return token.special; });
   return chosen;
 }
 

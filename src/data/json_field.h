@@ -13,7 +13,7 @@ namespace orthant {
 
 class Field {
  public:
-  static constexpr std::int64_t kMaxId = (1 << 24) - 1;  // tables by id stay small
+  static constexpr std::int64_t kMaxId = (1 << 21) - 1;  // tables by id stay small
 
   // `value` outlives the field.
   Field(const Json& value, std::string name) : value_(&value), name_(std::move(name)) {}

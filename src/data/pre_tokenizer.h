@@ -115,7 +115,7 @@ class PreTokenizer {
       }
       case PieceStep::Kind::kNumbers:
         split_if(text, step.behavior, next,
-                 [this](std::uint32_t code) { return classes_.of(code) == CharClass::kNumber; });
+                 [this](std::uint32_t code) { return classes_.is_numeric(code); });
         break;
       case PieceStep::Kind::kPunctuation:
         split_if(text, step.behavior, next,

@@ -67,7 +67,10 @@ std::optional<TextRange> Regex::find(std::string_view text, std::size_t from,
   const int found = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, scratch.data_, scratch.context_);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (found < 0) fail_run("{}: matching failed: {}", field_, message_of(found));
+  if (found < 0) {
+    fail_user("{}: the pattern cannot be matched against a text of {} bytes ({}); use another",
+              field_, text.size(), message_of(found));
+  }
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(scratch.data_);
   return TextRange{ends[0], ends[1]};
 }

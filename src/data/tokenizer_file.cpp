@@ -108,7 +108,8 @@ void read_added_tokens(const Field& field, TokenizerFile& file, TokenTexts& text
     added.single_word = token.at("single_word").flag(false);
     added.lstrip = token.at("lstrip").flag(false);
     added.rstrip = token.at("rstrip").flag(false);
-    added.normalized = token.at("normalized").flag(!token.at("special").flag(false));
+    added.special = token.at("special").flag(false);
+    added.normalized = token.at("normalized").flag(!added.special);
     if (added.content.empty()) continue;
     const std::int32_t known = texts.id_of(added.content);
     if (known >= 0 && known != added.id) {

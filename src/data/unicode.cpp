@@ -129,6 +129,12 @@ CharClasses::CharClasses() : table_(kNumCodes, 0) {
   for (const std::uint32_t joiner : {0x200C, 0x200D}) {
     table_[joiner] |= kWord;
   }
+  for (std::uint32_t digit = 0x11DE0; digit <= 0x11DE9; ++digit) {
+    table_[digit] |= kNumeric;
+  }
+  for (std::uint32_t number = 0x16FF4; number <= 0x16FF6; ++number) {
+    table_[number] |= kNumeric;
+  }
   for (std::uint32_t code = 0; code <= 0x3000; ++code) {
     if (is_space(code)) table_[code] |= static_cast<std::uint8_t>(CharClass::kSpace);
   }
@@ -137,7 +143,8 @@ CharClasses::CharClasses() : table_(kNumCodes, 0) {
 void CharClasses::add_range(std::uint32_t first, std::uint32_t last, std::uint32_t categories) {
   std::uint8_t bits = 0;
   if ((categories & U_GC_L_MASK) != 0) bits = static_cast<std::uint8_t>(CharClass::kLetter) | kWord;
-  if ((categories & U_GC_N_MASK) != 0) bits = static_cast<std::uint8_t>(CharClass::kNumber);
+  if ((categories & U_GC_N_MASK) != 0)
+    bits = static_cast<std::uint8_t>(CharClass::kNumber) | kNumeric;
   if ((categories & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_NL_MASK | U_GC_PC_MASK)) != 0) bits |= kWord;
   for (std::uint32_t code = first; code <= last; ++code) {
     table_[code] |= bits;

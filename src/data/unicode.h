@@ -49,12 +49,15 @@ class CharClasses {
   CharClasses();
 
   CharClass of(std::uint32_t code) const { return static_cast<CharClass>(table_[code] & 3); }
+  // What Digits takes for a digit: numbers, with those of Unicode 17.
+  bool is_numeric(std::uint32_t code) const { return (table_[code] & kNumeric) != 0; }
   bool is_word(std::uint32_t code) const { return (table_[code] & kWord) != 0; }  // \w
   bool is_punctuation(std::uint32_t code) const { return (table_[code] & kPunctuation) != 0; }
 
  private:
   static constexpr std::uint8_t kWord = 4;
   static constexpr std::uint8_t kPunctuation = 8;
+  static constexpr std::uint8_t kNumeric = 16;
 
   void add_range(std::uint32_t first, std::uint32_t last, std::uint32_t categories);
 

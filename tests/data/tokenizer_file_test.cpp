@@ -102,9 +102,11 @@ TEST_F(TokenizerFileTest, NormalizedTokensAreMatchedAfterTheNormalizer) {
   json["added_tokens"] = {added(9, "ax", {{"normalized", true}}), added(10, "bx", {})};
   EXPECT_EQ(ids(json, "adaxbxbd"), (Ids{9, 9, 10, 1, 3}));
   EXPECT_EQ(open(json)->decode(Ids{9, 10}), "ad bx");
-  // Of two that become equal the first is taken.
+  // Of those that become equal a special one is taken, and of such the first.
   json["added_tokens"].push_back(added(11, "ad", {{"normalized", true}}));
   EXPECT_EQ(ids(json, "ad"), (Ids{9}));
+  json["added_tokens"][0]["special"] = false;
+  EXPECT_EQ(ids(json, "ad"), (Ids{11}));
 }
 
 TEST_F(TokenizerFileTest, EndOfDocumentIsTheConfigsOrAKnownName) {
@@ -138,7 +140,7 @@ TEST_F(TokenizerFileTest, WhatIsNotSupportedIsRefusedByItsField) {
           "pre_tokenizer.prepend_scheme is \"first\"; supported: never");
   refuses("/post_processor", {{"type", "Other"}}, "post_processor.type is \"Other\"");
   refuses("/model/byte_fallback", true, "model.byte_fallback is true");
-  refuses("/model/vocab/a", 1 << 24, "supported: an id from 0 to 16777215");
+  refuses("/model/vocab/a", 1 << 21, "supported: an id from 0 to 2097151");
   refuses("/decoder/type", "WordPiece", "decoder.type");
   refuses("/added_tokens/0", added(3, "a", {}), "added_tokens[0].id is 3");
   refuses("/added_tokens/0", added(20, "<x>", {}), "id is 20; supported: 9, the next free id");

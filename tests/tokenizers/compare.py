@@ -162,12 +162,13 @@ def main():
     for name, tokenizer in bases.items():
         file = os.path.join(arguments.folder, name + ".json")
         tokenizer.save(file)
-        right = compare(ours, name, tokenizer, file, texts, arguments.bytes) and right
+        right = compare(ours, name, Tokenizer.from_file(file), file, texts, arguments.bytes) and right
     for i in range(arguments.random):
         base, tokenizer = kinds.random_kind(arguments.seed * 1000003 + i, bases)
         file = os.path.join(arguments.folder, "random-%d.json" % i)
         tokenizer.save(file)
-        right = compare(ours, "random %d on %s" % (i, base), tokenizer, file, texts, arguments.random_bytes) and right
+        # As a file: the order in which tokens were added is not what it was.
+        right = compare(ours, "random %d on %s" % (i, base), Tokenizer.from_file(file), file, texts, arguments.random_bytes) and right
     for file in arguments.file:
         right = compare(ours, file, Tokenizer.from_file(file), file, texts, arguments.bytes) and right
     sys.exit(0 if right else 1)
