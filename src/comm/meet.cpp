@@ -13,38 +13,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "comm/shm/shm_world.h"
+#include "comm/tcp/socket.h"
+#include "comm/tcp/tcp_wires.h"
 
 namespace orthant {
 namespace {
 
 using Time = Board::Clock::time_point;
-
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 // What a rank says when it comes, and what it is told.
 constexpr std::uint64_t kMagic = 0x6f727468616e7431ull;
@@ -52,12 +32,15 @@ struct Hello {
   std::uint64_t magic = kMagic;
   int rank = 0;
   int size = 0;
+  int port = 0;                  // where ranks of other hosts can come to this one
   std::array<char, 128> host{};  // equal where memory can be shared
 };
 struct Answer {
-  int pid = 0;  // of rank 0, which has the memory as its file `fd`; 0: `error` says why not
+  enum class Links { kNone, kMemory, kSockets } links = Links::kNone;
+  int pid = 0;  // of rank 0, which has the memory as its file `fd`
   int fd = -1;
-  std::array<char, 1000> error{};
+  int num_local = 0;               // ranks of the host of the one that is told
+  std::array<char, 1000> error{};  // why there are no links
 };
 
 template <std::size_t N>
@@ -65,35 +48,14 @@ void put(std::array<char, N>& to, const std::string& text) {
   std::copy_n(text.begin(), std::min(text.size(), N - 1), to.begin());
 }
 
-int left_ms(Time end) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(end - Board::Clock::now());
-  constexpr std::int64_t kMost = 1'000'000;
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kMost));
-}
-
 // The whole of a value, or false.
 template <class T>
-bool read_whole(int fd, T& value, Time end) {
-  const auto bytes = std::as_writable_bytes(std::span(&value, 1));
-  for (std::size_t done = 0; done < bytes.size();) {
-    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, left_ms(end)) <= 0) return false;
-    const ssize_t count = ::recv(fd, bytes.data() + done, bytes.size() - done, 0);
-    if (count <= 0) return false;
-    done += static_cast<std::size_t>(count);
-  }
-  return true;
+bool read_value(const Socket& socket, T& value, Time end) {
+  return read_whole(socket, std::as_writable_bytes(std::span(&value, 1)), end);
 }
-
 template <class T>
-void write_whole(int fd, const T& value) {
-  const auto bytes = std::as_bytes(std::span(&value, 1));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t count = ::send(fd, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
-    if (count <= 0) return;  // it has gone, which its own end will show
-    done += static_cast<std::size_t>(count);
-  }
+void write_value(const Socket& socket, const T& value) {
+  write_whole(socket, std::as_bytes(std::span(&value, 1)));
 }
 
 // Processes with the same text can open each other's files.
@@ -108,44 +70,6 @@ std::string host_name() {
 
 std::string address_of(const Launch& launch) {
   return fmt::format("{}:{}", launch.host, launch.port);
-}
-
-Socket listen_at(const Launch& launch) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  const int no = 0;
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-  sockaddr_in6 address = {};
-  address.sin6_family = AF_INET6;
-  address.sin6_addr = in6addr_any;
-  address.sin6_port = htons(static_cast<std::uint16_t>(launch.port));
-  if (!socket.is_open() ||
-      ::bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::listen(socket.fd(), SOMAXCONN) != 0) {
-    fail_user("rank 0 cannot listen at port {} for the others: {}; set MASTER_PORT to a free port",
-              launch.port, std::strerror(errno));
-  }
-  return socket;
-}
-
-Socket try_connect(const Launch& launch) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(launch.host.c_str(), fmt::format("{}", launch.port).c_str(), &hints, &found) !=
-      0) {
-    return Socket();
-  }
-  Socket socket;
-  for (const addrinfo* at = found; at != nullptr && !socket.is_open(); at = at->ai_next) {
-    Socket next(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (next.is_open() && ::connect(next.fd(), at->ai_addr, at->ai_addrlen) == 0) {
-      socket = std::move(next);
-    }
-  }
-  ::freeaddrinfo(found);
-  return socket;
 }
 
 // Rank 0 hears of the end of all, the others of rank 0's.
@@ -176,15 +100,18 @@ class Ends final : public PeerWatch {
 // All who come until all ranks are there, one has come twice, or the time is over.
 std::vector<std::pair<Hello, Socket>> receive_all(const Launch& launch, const Hello& mine,
                                                   Time end) {
-  const Socket listening = listen_at(launch);
+  const Socket listening = listen_at(launch.port);
+  if (!listening.is_open()) {
+    fail_user("rank 0 cannot listen at port {} for the others: {}; set MASTER_PORT to a free port",
+              launch.port, std::strerror(errno));
+  }
   std::vector<std::pair<Hello, Socket>> come;
   come.emplace_back(mine, Socket());
   while (static_cast<int>(come.size()) < launch.size) {
-    pollfd ready = {.fd = listening.fd(), .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, left_ms(end)) <= 0) break;
-    Socket socket(::accept4(listening.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    Socket socket = accept_at(listening, end);
     Hello hello;
-    if (!read_whole(socket.fd(), hello, end) || hello.magic != kMagic) continue;
+    if (!socket.is_open()) break;
+    if (!read_value(socket, hello, end) || hello.magic != kMagic) continue;
     come.emplace_back(hello, std::move(socket));
   }
   return come;
@@ -200,63 +127,80 @@ std::string fault_of(const Launch& launch, const std::vector<std::pair<Hello, So
     roll.push_back(one);
   }
   const std::string wrong = check_roll(roll);
-  if (!wrong.empty()) {
-    return fmt::format("{} at {}, by the variables of {}", wrong, address_of(launch),
-                       name_of(launch.by));
-  }
-  for (const auto& [hello, socket] : come) {
-    if (hello.host != come.front().first.host) {
-      return fmt::format(
-          "rank {} is not on the host of rank 0; ranks on several hosts need MPI: "
-          "start them with mpirun or srun and a binary that has it",
-          hello.rank);
-    }
-  }
-  return {};
+  if (wrong.empty()) return {};
+  return fmt::format("{} at {}, by the variables of {}", wrong, address_of(launch),
+                     name_of(launch.by));
 }
 
-std::unique_ptr<Wires> lead(const Launch& launch, const Hello& mine, Time end) {
-  auto come = receive_all(launch, mine, end);
-  Answer answer;
-  const std::string wrong = fault_of(launch, come);
-  put(answer.error, wrong);
-  auto world = wrong.empty() ? std::make_unique<ShmWorld>(launch.size) : nullptr;
-  if (world != nullptr) {
-    answer.pid = ::getpid();
-    answer.fd = world->fd();
-  }
+using Come = std::vector<std::pair<Hello, Socket>>;
+
+int num_on_host_of(const Hello& hello, const Come& come) {
+  return static_cast<int>(std::count_if(
+      come.begin(), come.end(), [&](const auto& other) { return other.first.host == hello.host; }));
+}
+
+// Memory of this process.
+std::unique_ptr<Wires> lead_by_memory(const Launch& launch, Come& come) {
+  auto world = std::make_unique<ShmWorld>(launch.size);
   auto ends = std::make_unique<Ends>(launch.rank);
+  const Answer answer{.links = Answer::Links::kMemory,
+                      .pid = ::getpid(),
+                      .fd = world->fd(),
+                      .num_local = launch.size};
   for (auto& [hello, socket] : come) {
     if (!socket.is_open()) continue;
-    write_whole(socket.fd(), answer);
+    write_value(socket, answer);
     ends->add(hello.rank, std::move(socket));
   }
-  if (world == nullptr) fail_user("{}", wrong);
   return make_shm_wires(std::move(world), launch.rank, std::move(ends));
 }
 
-std::unique_ptr<Wires> follow(const Launch& launch, const Hello& mine, Time end) {
-  Socket socket = try_connect(launch);
-  while (!socket.is_open() && Board::Clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    socket = try_connect(launch);
+// Where one rank finds the others. A rank that came from this host's inside is reached by others
+// where they have reached this process.
+std::vector<Endpoint> endpoints_for(const Hello& told, const Socket& to, const Come& come) {
+  std::vector<Endpoint> all(come.size());
+  for (const auto& [hello, socket] : come) {
+    if (!socket.is_open()) continue;
+    const bool is_apart = told.host != hello.host && hello.host == come.front().first.host;
+    Endpoint& endpoint = all[static_cast<std::size_t>(hello.rank)];
+    endpoint = is_apart ? own_end_of(to) : peer_of(socket);
+    endpoint.port = static_cast<std::uint16_t>(hello.port);
   }
-  Answer answer;
-  if (!socket.is_open()) {
-    fail_user(
-        "rank {} finds no rank 0 at {}, by the variables of {}; start all ranks, with the "
-        "same MASTER_ADDR and MASTER_PORT",
-        launch.rank, address_of(launch), name_of(launch.by));
+  return all;
+}
+
+std::unique_ptr<Wires> lead_by_sockets(const Launch& launch, const Hello& mine, Come& come) {
+  for (const auto& [hello, socket] : come) {
+    if (!socket.is_open()) continue;
+    write_value(socket,
+                Answer{.links = Answer::Links::kSockets, .num_local = num_on_host_of(hello, come)});
+    const std::vector<Endpoint> endpoints = endpoints_for(hello, socket, come);
+    write_whole(socket, std::as_bytes(std::span(endpoints)));
   }
-  write_whole(socket.fd(), mine);
-  constexpr double kAnswer = 10;  // after rank 0 has waited as long as this one
-  if (!read_whole(socket.fd(), answer, after(end, kAnswer))) {
-    fail_user(
-        "rank {} has reached {}, but rank 0 of this run did not answer there; is the port "
-        "another's? Set MASTER_PORT to a free one",
-        launch.rank, address_of(launch));
+  const int num_local = num_on_host_of(mine, come);
+  std::vector<Socket> sockets(come.size());
+  for (auto& [hello, socket] : come) {
+    sockets[static_cast<std::size_t>(hello.rank)] = std::move(socket);
   }
-  if (answer.pid == 0) throw Reported(Fault::kUser, answer.error.data());
+  return make_tcp_wires(std::move(sockets), launch.rank, num_local);
+}
+
+std::unique_ptr<Wires> lead(const Launch& launch, const Hello& mine, Time end) {
+  Come come = receive_all(launch, mine, end);
+  const std::string wrong = fault_of(launch, come);
+  if (!wrong.empty()) {
+    Answer answer;
+    put(answer.error, wrong);
+    for (const auto& [hello, socket] : come) {
+      if (socket.is_open()) write_value(socket, answer);
+    }
+    fail_user("{}", wrong);
+  }
+  return num_on_host_of(mine, come) == launch.size ? lead_by_memory(launch, come)
+                                                   : lead_by_sockets(launch, mine, come);
+}
+
+std::unique_ptr<Wires> follow_by_memory(const Launch& launch, const Answer& answer, Socket socket) {
   const std::string path = fmt::format("/proc/{}/fd/{}", answer.pid, answer.fd);
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) fail_run("shared memory of rank 0, {}: {}", path, std::strerror(errno));
@@ -264,6 +208,69 @@ std::unique_ptr<Wires> follow(const Launch& launch, const Hello& mine, Time end)
   auto ends = std::make_unique<Ends>(launch.rank);
   ends->add(0, std::move(socket));
   return make_shm_wires(std::move(world), launch.rank, std::move(ends));
+}
+
+// To the ranks before this one; those behind it come to this one.
+std::unique_ptr<Wires> follow_by_sockets(const Launch& launch, const Answer& answer, Socket first,
+                                         const Socket& listening, Time end) {
+  std::vector<Endpoint> all(static_cast<std::size_t>(launch.size));
+  std::vector<Socket> sockets(all.size());
+  if (!read_whole(first, std::as_writable_bytes(std::span(all)), end)) {
+    fail_run("rank {} was not told where the others are: rank 0 has ended", launch.rank);
+  }
+  sockets[0] = std::move(first);
+  for (int other = 1; other < launch.rank; ++other) {
+    Socket& socket = sockets[static_cast<std::size_t>(other)];
+    socket = connect_to(all[static_cast<std::size_t>(other)]);
+    if (!socket.is_open()) {
+      fail_run("rank {} cannot connect to rank {}, which listens at port {} of its host: {}",
+               launch.rank, other, all[static_cast<std::size_t>(other)].port, std::strerror(errno));
+    }
+    write_value(socket, launch.rank);
+  }
+  for (int missing = launch.size - launch.rank - 1; missing > 0; --missing) {
+    Socket socket = accept_at(listening, end);
+    int other = -1;
+    if (!socket.is_open() || !read_value(socket, other, end) || other <= launch.rank ||
+        other >= launch.size) {
+      fail_run("rank {} was not reached by {} of the ranks behind it", launch.rank, missing);
+    }
+    sockets[static_cast<std::size_t>(other)] = std::move(socket);
+  }
+  return make_tcp_wires(std::move(sockets), launch.rank, answer.num_local);
+}
+
+std::unique_ptr<Wires> follow(const Launch& launch, Hello mine, Time end) {
+  const Socket listening = listen_at(0);
+  mine.port = port_of(listening);
+  Socket socket = connect_to(launch.host, launch.port);
+  while (!socket.is_open() && Board::Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    socket = connect_to(launch.host, launch.port);
+  }
+  if (!socket.is_open()) {
+    fail_user(
+        "rank {} finds no rank 0 at {}, by the variables of {}; start all ranks, with the "
+        "same MASTER_ADDR and MASTER_PORT",
+        launch.rank, address_of(launch), name_of(launch.by));
+  }
+  write_value(socket, mine);
+  constexpr double kAnswer = 10;  // after rank 0 has waited as long as this one
+  const Time last = after(end, kAnswer);
+  Answer answer;
+  if (!read_value(socket, answer, last)) {
+    fail_user(
+        "rank {} has reached {}, but rank 0 of this run did not answer there; is the port "
+        "another's? Set MASTER_PORT to a free one",
+        launch.rank, address_of(launch));
+  }
+  switch (answer.links) {
+    case Answer::Links::kNone: break;
+    case Answer::Links::kMemory: return follow_by_memory(launch, answer, std::move(socket));
+    case Answer::Links::kSockets:
+      return follow_by_sockets(launch, answer, std::move(socket), listening, last);
+  }
+  throw Reported(Fault::kUser, answer.error.data());
 }
 
 }  // namespace

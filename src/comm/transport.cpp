@@ -11,7 +11,7 @@
 namespace orthant {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"threads", "shm", "mpi"};
+constexpr std::array<std::string_view, 4> kNames = {"threads", "shm", "mpi", "sockets"};
 
 }  // namespace
 
@@ -55,6 +55,7 @@ std::int64_t link_bytes(Transport transport, int share) {
     case Transport::kSharedMemory:
       return (kRingHeadBytes + ring_bytes(share) + kPage - 1) / kPage * kPage;
     case Transport::kMpi: return 4 * message_bytes(share);
+    case Transport::kSockets: return kSocketBytes;
   }
   return 0;
 }

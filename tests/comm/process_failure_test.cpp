@@ -84,6 +84,42 @@ TEST_F(FailureOfProcesses, AnotherBranchIsFound) {
   EXPECT_TRUE(contains(kind, "all_reduce 'b'") && contains(kind, "barrier")) << kind;
 }
 
+// What rank 0 of three says that are apart, while rank 1 does something else.
+std::vector<int> statuses_apart(const std::function<void(RankBed&)>& rank_one,
+                                std::string_view part) {
+  return run_apart(3, 1, [&](int rank, ProcessWorld& world) {
+    RankBed bed(world);
+    reduce_once(bed, "a");
+    if (rank == 1) return rank_one(bed);
+    const std::string message = message_of([&] { reduce_once(bed, "b"); });
+    EXPECT_TRUE(contains(message, part)) << message;
+    fail_run("{}", message);
+  });
+}
+
+TEST(FailureApart, ARankThatIsKilledIsNamed) {
+  const std::vector<int> found =
+      statuses_apart([](RankBed&) { ::raise(SIGKILL); },
+                     "rank 1 was lost: its process has ended without a word; rank 1 ");
+  EXPECT_EQ(found, (std::vector<int>{1, 128 + SIGKILL, 1}));
+}
+
+TEST(FailureApart, ARankThatThrowsStopsTheOthers) {
+  const std::vector<int> found = statuses_apart([](RankBed&) { fail_run("the disk is full"); },
+                                                "rank 1 failed: the disk is full");
+  EXPECT_EQ(found, std::vector<int>(3, 1));
+}
+
+TEST(FailureApart, ARankThatSleepsIsNamed) {
+  const std::vector<int> found = statuses_apart(
+      [](RankBed&) {
+        ::sleep(4);
+        std::_Exit(1);
+      },
+      "waited 1 s in all_reduce 'b'; rank 1 ");
+  EXPECT_EQ(found, std::vector<int>(3, 1));
+}
+
 TEST_F(FailureOfProcesses, AllRanksThrowWhatTheyHaveNotAgreedOn) {
   ShmWorld shared(3);
   std::vector<pid_t> pids;

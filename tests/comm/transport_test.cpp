@@ -62,8 +62,9 @@ TEST(Transport, NamesAreKnown) {
   for (const std::string& name : transport_names()) {
     EXPECT_EQ(name_of(transport_of(name)), name);
   }
-  EXPECT_EQ(message_of([] { (void)transport_of("smh"); }),
-            "transport 'smh' is not known; did you mean 'shm'? Known are threads, shm, mpi");
+  EXPECT_EQ(
+      message_of([] { (void)transport_of("smh"); }),
+      "transport 'smh' is not known; did you mean 'shm'? Known are threads, shm, mpi, sockets");
 }
 
 }  // namespace
