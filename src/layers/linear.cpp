@@ -42,24 +42,40 @@ Linear::Linear(const std::vector<ParamSpec>& weights, const std::vector<ParamSpe
 Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x) const {
   const bool adds_bias = split_ == Split::kColumn || ctx.mesh.tp().rank() == 0;
   Frame frame(ctx.work);
-  ctx.ops.run(LinearFwd{.y = y,
-                        .x = split_ == Split::kColumn ? all_rows(ctx, rows_, x, frame) : x,
-                        .w = joined_values(weights_, {out_, in_}),
-                        .b = adds_bias ? joined_values(biases_, {out_}) : Tensor{}});
-  return split_ == Split::kRow ? start_sum_over_tp(ctx, rows_, own_rows(ctx, rows_, y), y)
-                               : Token{};
+  const auto product = [&](std::int64_t first, const Tensor& rows) {
+    ctx.ops.run(LinearFwd{.y = y.rows(first, rows.shape[0]),
+                          .x = rows,
+                          .w = joined_values(weights_, {out_, in_}),
+                          .b = adds_bias ? joined_values(biases_, {out_}) : Tensor{}});
+  };
+  if (split_ == Split::kColumn) {
+    const Gathering gathered = start_all_rows(ctx, rows_, x, frame);
+    for_rows_as_they_come(ctx, rows_, x, gathered, product);
+    return {};
+  }
+  product(0, x);
+  return start_sum_over_tp(ctx, rows_, own_rows(ctx, rows_, y), y);
 }
 
 void Linear::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const {
   const Tensor w = joined_values(weights_, {out_, in_});
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
-    ctx.ops.run(LinearBwdInput{.dx = dx, .dy = all_rows(ctx, rows_, dy, frame), .w = w});
+    spread_input_gradient(ctx, dx, dy, start_all_rows(ctx, rows_, dy, frame));
     return;
   }
   const Tensor whole = room_for_all(ctx, rows_, dx, frame);
   ctx.ops.run(LinearBwdInput{.dx = whole, .dy = dy, .w = w});
   ctx.mesh.tp().wait(start_sum_over_tp(ctx, rows_, dx, whole));
+}
+
+// dx of all rows, of dy that ranks have parts of.
+void Linear::spread_input_gradient(Context& ctx, const Tensor& dx, const Tensor& dy,
+                                   const Gathering& gathered) const {
+  const Tensor w = joined_values(weights_, {out_, in_});
+  for_rows_as_they_come(ctx, rows_, dy, gathered, [&](std::int64_t first, const Tensor& rows) {
+    ctx.ops.run(LinearBwdInput{.dx = dx.rows(first, rows.shape[0]), .dy = rows, .w = w});
+  });
 }
 
 void Linear::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x) const {
@@ -80,9 +96,9 @@ void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Te
   const Tensor w = joined_values(weights_, {out_, in_});
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
-    const Tensor whole = all_rows(ctx, rows_, dy, frame);
-    ctx.ops.run(LinearBwdInput{.dx = dx, .dy = whole, .w = w});
-    return add_weight_gradient(ctx, whole, x);
+    const Gathering gathered = start_all_rows(ctx, rows_, dy, frame);
+    spread_input_gradient(ctx, dx, dy, gathered);
+    return add_weight_gradient(ctx, gathered.whole, x);
   }
   const Gathering gathered = start_all_rows(ctx, rows_, x, frame);
   const Tensor whole = room_for_all(ctx, rows_, dx, frame);
