@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# On a machine with NVIDIA GPUs: builds, then runs every test that needs one, and small cases under compute-sanitizer.
+# On a machine with NVIDIA GPUs: builds, then runs every test that needs one, and small cases under compute-sanitizer. Tests
+# of two GPUs say that they are skipped where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/build.sh ops_test layouts_test orthant
+scripts/build.sh ops_test layouts_test comm_test cli_test orthant
 build/bin/ops_test --gtest_filter='*Cuda*'
 build/bin/layouts_test --gtest_filter='*Cuda*'
+build/bin/comm_test --gtest_filter='*Gpu*'
+build/bin/cli_test --gtest_filter='*OnGpus*'
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
   # Kernels of our own, on the shapes of the tests: bad accesses, races in shared memory, reads of what nobody wrote.

@@ -9,6 +9,8 @@
 
 namespace orthant {
 
+class ProcessWorld;
+
 // What a measurement found: an object for --json, and the same as text.
 struct BenchResult {
   OrderedJson json;
@@ -20,7 +22,7 @@ struct BenchResult {
 double seconds_now(int num_threads);
 
 struct StepBench {
-  RunConfig config;  // of one rank
+  RunConfig config;  // of one rank, on GPUs of several
   int num_threads;
   int num_steps;
   bool by_place;                // the cost table names the places in the model too
@@ -30,7 +32,8 @@ struct StepBench {
   std::string machine = {};     // of a GPU: by which the step is predicted; empty: it is not
 };
 BenchResult bench_step(const StepBench& bench);
-BenchResult bench_gpu_step(const StepBench& bench);  // what bench_step does where the device is one
+// On GPUs; `world` is null where ranks are threads of this process.
+BenchResult bench_gpu_step(const StepBench& bench, ProcessWorld* world);
 
 struct OpsBench {
   std::vector<DType> types;
@@ -43,9 +46,12 @@ BenchResult bench_ops(const OpsBench& bench);
 struct CollectivesBench {
   int num_ranks;
   std::int64_t max_bytes;
-  double seconds;  // for each call and size
+  double seconds;  // for each call and size; on GPUs the number of calls is fixed
+  bool by_nccl;    // on GPUs, also where these reach each other
 };
 BenchResult bench_collectives(const CollectivesBench& bench);
+// On the GPU of each process; all call it.
+BenchResult bench_gpu_collectives(const CollectivesBench& bench, ProcessWorld& world);
 
 struct MachineBench {
   std::string device;  // "cpu" or "cuda"

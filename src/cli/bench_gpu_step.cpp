@@ -1,5 +1,6 @@
 // orthant bench step on a GPU: tokens a second over whole steps, then one step by op against the
-// time that its products or its bytes must take.
+// time that its products or its bytes must take. With several ranks the first measures, and the
+// others say how long their ops were at work.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -10,7 +11,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench_random_step.h"
-#include "comm/backends.h"
+#include "mem/gpus.h"
 #include "plan/plan.h"
 #include "train/peak.h"
 #include "train/rank.h"
@@ -70,6 +71,14 @@ class GpuCostTable final : public OpsObserver {
   std::vector<Span> spans_;
 };
 
+// Copies of a table over and over.
+void fill(Ops& ops, const Tensor& to, const Tensor& table) {
+  for (std::int64_t at = 0; at < to.count(); at += table.count()) {
+    const std::int64_t count = std::min(table.count(), to.count() - at);
+    ops.run(Copy{.y = to.flat(at, count), .x = table.flat(0, count)});
+  }
+}
+
 // Weights of usual sizes straight from a short table: the source of a run would take minutes for
 // billions. The first update rounds them to the compute type.
 void fill_weights(Rank& rank, Device& device) {
@@ -94,13 +103,13 @@ void fill_weights(Rank& rank, Device& device) {
   const Tensor normals =
       table_of([](std::size_t i) { return static_cast<float>(0.02 * normal(1, 2, i)); });
   const Tensor ones = table_of([](std::size_t) { return 1.0F; });
+  // What others save is filled too: zeros would be multiplied faster.
+  for (const ParamStore::Segment& segment : rank.store().segments()) {
+    fill(*ops, segment.master, segment.decays ? normals : ones);
+    ledger.restart();
+  }
   for (const ParamStore::Owned& owned : rank.store().owned()) {
-    const bool is_gain = owned.spec->name.ends_with("norm.weight");
-    for (std::int64_t at = 0; at < owned.weight.count(); at += kTable) {
-      const std::int64_t count = std::min(kTable, owned.weight.count() - at);
-      ops->run(
-          Copy{.y = owned.weight.flat(at, count), .x = (is_gain ? ones : normals).flat(0, count)});
-    }
+    fill(*ops, owned.weight, owned.spec->name.ends_with("norm.weight") ? ones : normals);
     ledger.restart();
   }
 }
@@ -113,10 +122,12 @@ struct GpuStep {
   std::map<std::string, GpuCostTable::Row> rows;
 };
 
-GpuStep measure(const StepBench& bench, Rank& rank, Device& device, const RandomStep& random) {
+// The first rank says when it is enough: its vote reaches all ranks with the step.
+GpuStep measure(const StepBench& bench, Rank& rank, bool is_first, const RandomStep& random) {
   GpuStep result;
   const int num_micros = static_cast<int>(random.micros().size());
   std::int64_t number = 0;
+  bool stops = false;
   const auto step = [&](bool updates) {
     const Clock::time_point start = Clock::now();
     ++number;
@@ -124,21 +135,29 @@ GpuStep measure(const StepBench& bench, Rank& rank, Device& device, const Random
         updates ? rank.step(number, bench.config.optimizer.lr, random.micros(), num_micros)
                 : rank.gradients(number, random.micros(), num_micros);
     result.loss = of_step.loss;
+    stops = of_step.stops;
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   const auto measure_for = [&](double seconds, bool updates) {
+    constexpr std::size_t kFewest = 3;
+    const bool is_alone = bench.config.layout.ranks == 1;
     std::vector<double> steps;
-    for (double sum = 0; sum < seconds || steps.size() < 3; sum += steps.back()) {
+    double sum = 0;
+    for (bool is_last = false; !is_last; sum += steps.back()) {
+      const double next = steps.empty() ? 0 : steps.back();
+      const bool is_enough = sum + next >= seconds && steps.size() + 1 >= kFewest;
+      if (is_first && is_enough && !is_alone) rank.vote_stop();
       steps.push_back(step(updates));
+      is_last = is_alone ? is_enough : stops;
     }
     return steps;
   };
   double warm_s = 0;
-  while (warm_s < bench.warm_up_s || number < 2) {
+  while (is_first && (warm_s < bench.warm_up_s || number < 2)) {
     warm_s += step(true);
   }
   result.seconds = measure_for(bench.measure_s, true);
-  const std::unique_ptr<QueueTimer> timer = device.timer();
+  const std::unique_ptr<QueueTimer> timer = rank.device().timer();
   GpuCostTable table(*timer, rank.ledger(), bench.by_place);
   rank.observe_ops(&table);
   result.observed_seconds = step(true);
@@ -217,6 +236,7 @@ struct Memory {
   std::int64_t planned;
   std::int64_t high_water;
   std::int64_t host;
+  std::int64_t used;  // by the driver's count
 };
 
 void add_prediction(const Prediction& said, double step_s, std::int64_t used, BenchResult& result) {
@@ -228,17 +248,27 @@ void add_prediction(const Prediction& said, double step_s, std::int64_t used, Be
       percent_more(static_cast<double>(used), static_cast<double>(said.bytes)));
 }
 
-BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory, const GpuFacts& gpu,
+double busy_seconds(const GpuStep& step) {
+  double sum = 0;
+  for (const auto& [name, row] : step.rows) {
+    sum += row.seconds;
+  }
+  return sum;
+}
+
+BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
                    const std::optional<Prediction>& said) {
   const RunConfig& config = bench.config;
   const auto tokens = static_cast<double>(config.train.global_batch * config.train.seq_length);
   const double flops = sequence_flops(config.model, config.train.seq_length) *
                        static_cast<double>(config.train.global_batch);
   const double median = median_of(step.seconds);
-  const double mfu = flops / median / peak_flops("cuda", config.compute_type(), 1);
-  const std::int64_t used = gpu.total_bytes - gpu.free_bytes;
+  const double mfu =
+      flops / median / peak_flops("cuda", config.compute_type(), config.layout.ranks);
+  const GpuFacts gpu = gpu_facts().front();
   BenchResult result;
   result.json = {{"gpu", gpu.name},
+                 {"ranks", config.layout.ranks},
                  {"compute", config.precision.compute},
                  {"seq_length", config.train.seq_length},
                  {"micro_batch", config.layout.micro_batch},
@@ -252,7 +282,7 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory, c
                  {"planned_bytes", memory.planned},
                  {"high_water_bytes", memory.high_water},
                  {"host_bytes", memory.host},
-                 {"used_bytes", used}};
+                 {"used_bytes", memory.used}};
   result.text = fmt::format(
       "{}: {} steps of {} sequences of {} tokens, micro-batches of {}, {}, after {:.0f} s\n"
       "median {:.1f} ms (best {:.1f}): {:.0f} tokens/s, {:.1f} % of the peak; loss {:.4f}\n"
@@ -260,9 +290,9 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory, c
       gpu.name, step.seconds.size(), config.train.global_batch, config.train.seq_length,
       config.layout.micro_batch, config.precision.compute, bench.warm_up_s, median * 1e3,
       step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss,
-      format_bytes(memory.planned), format_bytes(memory.high_water), format_bytes(used),
+      format_bytes(memory.planned), format_bytes(memory.high_water), format_bytes(memory.used),
       format_bytes(memory.host));
-  if (said) add_prediction(*said, median, used, result);
+  if (said) add_prediction(*said, median, memory.used, result);
   if (bench.without_update) {
     const double without = median_of(step.seconds_without_update);
     result.json["step_ms_without_update"] = without * 1e3;
@@ -280,27 +310,36 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory, c
 
 }  // namespace
 
-BenchResult bench_gpu_step(const StepBench& bench) {
+BenchResult bench_gpu_step(const StepBench& bench, ProcessWorld* world) {
   const RunConfig& config = bench.config;
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
-  require_fit({.config = config}, plan, memory_limit(config, nullptr));
-  const std::optional<Prediction> said = predict(bench);
-  ThreadWorld world(1, config.layout.deadline_s);
-  const std::unique_ptr<Device> device = make_device("cuda", 0);
-  Rank rank(rank_of,
-            {.device = *device,
-             .ops = "cuda",
-             .join_world = [&](const CommParts& parts) { return world.join(0, parts); },
-             .num_threads = bench.num_threads},
-            plan.of(0).whole);
-  fill_weights(rank, *device);
-  const RandomStep random(config, rank_of.max_micros);
-  GpuStep step = measure(bench, rank, *device, random);
-  const Memory memory = {.planned = plan.fullest_bytes(),
-                         .high_water = rank.memory().device_bytes(),
-                         .host = rank.memory().host_bytes()};
-  return report(bench, std::move(step), memory, gpus().front(), said);
+  std::optional<Prediction> said;
+  agree(world, [&] {
+    require_fit({.config = config}, plan, memory_limit(config, world));
+    said = predict(bench);
+  });
+  const int gpu = world == nullptr ? 0 : world->local_rank();
+  BenchResult result;
+  run_ranks(rank_of, plan, "cuda", world, [&](Rank& rank, int r) {
+    fill_weights(rank, rank.device());
+    const RandomStep random(config, rank_of.max_micros);
+    GpuStep step = measure(bench, rank, r == 0, random);
+    if (r != 0) {
+      fmt::print("rank {}: ops {:.1f} ms of a step of {:.1f} ms\n", r, busy_seconds(step) * 1e3,
+                 step.observed_seconds * 1e3);
+      return;
+    }
+    const Memory memory = {.planned = plan.of(r).whole.device_bytes(),
+                           .high_water = rank.memory().device_bytes(),
+                           .host = rank.memory().host_bytes(),
+                           .used = gpu_facts().front().total_bytes - free_gpu_bytes(gpu)};
+    result = report(bench, std::move(step), memory, said);
+  });
+  if (world != nullptr && !world->links().empty()) {
+    result.text = fmt::format("{} ranks, by {}\n", world->size(), world->links()) + result.text;
+  }
+  return result;
 }
 
 }  // namespace orthant

@@ -179,7 +179,6 @@ BenchResult report(const StepBench& bench, const Measured& measured) {
 
 BenchResult bench_step(const StepBench& bench) {
   const RunConfig& config = bench.config;
-  if (config.device.kind == "cuda") return bench_gpu_step(bench);
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
   require_fit({.config = config}, plan, limit_of_this_host(config.layout));

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "comm/process_world.h"
 #include "mem/device.h"
 #include "plan/machine.h"
 
@@ -84,9 +85,10 @@ RunConfig step_config(const StepArguments& given) {
                          ? load_run_config(given.path, overrides)
                          : parse_run_config(fmt::format("[model]\npreset = \"{}\"\n", given.preset),
                                             "--preset", overrides);
-  if (config.layout.ranks != 1) {
+  if (config.layout.ranks != 1 && config.device.kind != "cuda") {
     fail_user(
-        "bench step measures one rank, layout.ranks={}; add --layout.ranks=1 --layout.tp=1 "
+        "bench step measures one rank of a cpu, layout.ranks={}; add --layout.ranks=1 "
+        "--layout.tp=1 "
         "--layout.pp=1",
         config.layout.ranks);
   }
@@ -119,17 +121,29 @@ void add_bench_step(Parser& bench, Command& chosen) {
   command.keep_extras(given->overrides);
   command.when_chosen([given, &chosen] {
     chosen = [given] {
-      const RunConfig config = step_config(*given);
-      settle_length(*given, config.device.kind);
-      return print(bench_step({.config = config,
-                               .num_threads = given->threads,
-                               .num_steps = given->steps,
-                               .by_place = given->by_place,
-                               .warm_up_s = given->warm_up_s,
-                               .measure_s = given->measure_s,
-                               .without_update = given->without_update,
-                               .machine = given->machine}),
-                   given->json);
+      const auto load = [given] {
+        const RunConfig config = step_config(*given);
+        settle_length(*given, config.device.kind);
+        if (given->without_update && config.layout.ranks > 1) {
+          fail_user("bench step --without-update is for one rank, layout.ranks={}; leave it out",
+                    config.layout.ranks);
+        }
+        return config;
+      };
+      return run_with_ranks(load, [given](const RunConfig& config, ProcessWorld* world) {
+        const StepBench bench{.config = config,
+                              .num_threads = given->threads,
+                              .num_steps = given->steps,
+                              .by_place = given->by_place,
+                              .warm_up_s = given->warm_up_s,
+                              .measure_s = given->measure_s,
+                              .without_update = given->without_update,
+                              .machine = given->machine};
+        const BenchResult result =
+            config.device.kind == "cuda" ? bench_gpu_step(bench, world) : bench_step(bench);
+        const bool is_first = world == nullptr || world->is_first();
+        return is_first ? print(result, given->json) : 0;
+      });
     };
   });
 }
@@ -170,11 +184,13 @@ void add_bench_ops(Parser& bench, Command& chosen) {
 }
 
 void add_bench_collectives(Parser& bench, Command& chosen) {
-  Parser& command = bench.add_command("collectives", "calls between thread ranks by size, in GB/s");
+  Parser& command = bench.add_command("collectives", "calls between ranks by size, in GB/s");
   struct Arguments {
     int ranks = 2;
     std::int64_t max_mib = 64;
     double seconds = 0.3;
+    std::string device = "cpu";
+    bool by_nccl = false;
     bool json = false;
   };
   const auto given = std::make_shared<Arguments>();
@@ -182,16 +198,28 @@ void add_bench_collectives(Parser& bench, Command& chosen) {
   command.add_option("--max-mib", given->max_mib, "largest message, in MiB")
       .show_default()
       .positive();
-  command.add_option("--seconds", given->seconds, "time for each call and size, in seconds")
+  command.add_option("--seconds", given->seconds, "cpu: time for each call and size, in seconds")
       .show_default()
       .positive();
+  command
+      .add_option("--device", given->device,
+                  "cpu: ranks are threads; cuda: processes with a GPU each")
+      .show_default()
+      .one_of({"cpu", "cuda"});
+  command.add_flag("--nccl", given->by_nccl, "cuda: by NCCL also where the GPUs reach each other");
   command.add_flag("--json", given->json, "one JSON object on standard output");
   command.when_chosen([given, &chosen] {
     chosen = [given] {
-      return print(bench_collectives({.num_ranks = given->ranks,
-                                      .max_bytes = given->max_mib << 20,
-                                      .seconds = given->seconds}),
-                   given->json);
+      const CollectivesBench bench{.num_ranks = given->ranks,
+                                   .max_bytes = given->max_mib << 20,
+                                   .seconds = given->seconds,
+                                   .by_nccl = given->by_nccl};
+      if (given->device == "cpu") return print(bench_collectives(bench), given->json);
+      return run_processes(given->ranks, [&](ProcessWorld& world) {
+        BenchResult result;
+        world.run([&] { result = bench_gpu_collectives(bench, world); });
+        return world.is_first() ? print(result, given->json) : 0;
+      });
     };
   });
 }

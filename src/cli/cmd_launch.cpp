@@ -19,13 +19,13 @@ void add_launch(Parser& app, Command& chosen) {
       .required()
       .positive();
   command.add_option("COMMAND", arguments->words,
-                     "behind --: train or eval, with its own arguments");
+                     "behind --: train, eval or bench, with its own arguments");
   command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
       const std::string word = arguments->words.empty() ? "" : arguments->words.front();
-      if (word != "train" && word != "eval") {
+      if (word != "train" && word != "eval" && word != "bench") {
         fail_user(
-            "launch starts ranks of train and eval, '{}' was asked; as in orthant launch -n "
+            "launch starts ranks of train, eval and bench, '{}' was asked; as in orthant launch -n "
             "8 -- train RUN.toml",
             word);
       }

@@ -44,10 +44,16 @@ int run_command_line(int argc, char** argv);
 // A line on standard error.
 void say(const std::string& message);
 
+// Runs `body` on ranks that are processes with a GPU each: this process is one of them, or starts
+// `ranks` with its own command line.
+int run_processes(int ranks, const std::function<int(ProcessWorld& world)>& body);
+
 // Runs `body` with the run file's config, where its ranks are: `world` is null when they are
 // threads of this process, else this process is one of them. Without anything to print from other
-// ranks.
-int run_with_ranks(const RunArguments& arguments,
-                   const std::function<int(const RunConfig& config, ProcessWorld* world)>& body);
+// ranks. Without a launcher, ranks on GPUs become processes, one a GPU, where there are enough
+// GPUs.
+using RankBody = std::function<int(const RunConfig& config, ProcessWorld* world)>;
+int run_with_ranks(const std::function<RunConfig()>& load, const RankBody& body);
+int run_with_ranks(const RunArguments& arguments, const RankBody& body);
 
 }  // namespace orthant

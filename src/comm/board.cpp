@@ -66,6 +66,14 @@ void Board::sign(int rank, double busy_s) {
   note(rank, same);
 }
 
+void Board::touch(int rank) {
+  const std::int64_t now = Clock::now().time_since_epoch().count();
+  std::atomic<std::int64_t>& last = at(rank).sign_ns;
+  std::int64_t before = last.load(std::memory_order_acquire);
+  while (before < now && !last.compare_exchange_weak(before, now)) {
+  }
+}
+
 Board::Clock::time_point Board::last_sign(int rank) const {
   return Clock::time_point(Clock::duration(at(rank).sign_ns.load(std::memory_order_acquire)));
 }

@@ -99,6 +99,8 @@ class Board {
   void note_call(int rank, std::string_view group, const Call& call, int waits_for);
   void note_end(int rank);
   void sign(int rank, double busy_s);
+  // Another thread of that rank has seen its GPU at work: a sign of life, and no more.
+  void touch(int rank);
 
   RankStatus status(int rank) const { return at(rank).status.read(); }
   Clock::time_point last_sign(int rank) const;  // or the end of what it has announced

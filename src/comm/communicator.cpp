@@ -74,6 +74,11 @@ int Communicator::position_of(const std::vector<int>& members) const {
   return position;
 }
 
+void Communicator::reserve_scratch(std::int64_t bytes) {
+  if (parts_.scratch == nullptr || size() == 1) return;
+  scratch_ = parts_.scratch->alloc({bytes}, DType::kU8, MemClass::kCommunication);
+}
+
 std::string Communicator::title() const {
   constexpr std::size_t kMostListed = 16;
   const std::string list =

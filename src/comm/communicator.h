@@ -10,15 +10,22 @@
 
 #include "base/ledger.h"
 #include "comm/call.h"
+#include "mem/arena.h"
 #include "mem/in_flight.h"
 
 namespace orthant {
+
+class DeviceLinks;
 
 // A group's own references, shared by all groups of a rank.
 struct CommParts {
   Ledger& ledger;
   InFlight& in_flight;
-  void* queue = nullptr;  // of the device that the rank's tensors lie on; null: host memory
+  void* queue = nullptr;         // of the device that the rank's tensors lie on; null: host memory
+  Arena* scratch = nullptr;      // on that device, for reserve_scratch(); null: none is reserved
+  bool rank_order = true;        // false: GPUs may add in any order where that is faster
+  bool prefers_nccl = false;     // even where the GPUs of all processes reach each other
+  DeviceLinks* links = nullptr;  // of a process, as its world has made them
 };
 
 class Communicator {
@@ -64,6 +71,18 @@ class Communicator {
   // from now: only then layout.deadline_s begins to run for peers that wait for it.
   virtual void sign_of_life(double /*busy_s*/) {}
 
+  // Memory of the device for sums that are made piece by piece; before the first call.
+  void reserve_scratch(std::int64_t bytes);
+
+  // Makes the connections that its collectives, or messages between neighbours in a ring, will use,
+  // where making them among other calls would be wrong. All members call it, after
+  // reserve_scratch().
+  virtual void connect() {}
+  virtual void connect_ring() {}
+
+  // Throws when a rank has failed: what the device has computed since may be wrong.
+  virtual void throw_if_failed() {}
+
   // The group of some members of this one (world ranks, ascending, this rank among them). Every
   // member calls it in the same program order; nothing is communicated for it.
   virtual std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
@@ -71,6 +90,7 @@ class Communicator {
 
  protected:
   const CommParts& parts() const { return parts_; }
+  const Tensor& scratch() const { return scratch_; }
   int position_of(
       const std::vector<int>& members) const;  // this rank's place in a list of world ranks
 
@@ -95,6 +115,7 @@ class Communicator {
   int rank_;
   int lane_;
   CommParts parts_;
+  Tensor scratch_;
   std::vector<Started> started_;
   std::int64_t collectives_ = 0;
   std::vector<std::int64_t> sent_;      // messages to each member so far

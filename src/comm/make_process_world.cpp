@@ -45,7 +45,7 @@ bool has_mpi() {
 }
 
 std::unique_ptr<ProcessWorld> join_process_world(const Launch& launch, double deadline_s) {
-  return std::make_unique<ProcessWorld>(connect(launch, deadline_s), deadline_s);
+  return std::make_unique<ProcessWorld>(connect(launch, deadline_s), deadline_s, launch.local_rank);
 }
 
 }  // namespace orthant

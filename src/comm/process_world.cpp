@@ -25,10 +25,12 @@ Tensor tensor_of(Values& values, DType dtype) {
 
 }  // namespace
 
-ProcessWorld::ProcessWorld(std::unique_ptr<Wires> wires, double deadline_s)
-    : rank_(std::move(wires), deadline_s) {}
+ProcessWorld::ProcessWorld(std::unique_ptr<Wires> wires, double deadline_s, int local_rank)
+    : rank_(std::move(wires), deadline_s),
+      local_rank_(local_rank >= 0 ? local_rank : rank_.rank() % rank_.wires().num_local()) {}
 
 ProcessWorld::~ProcessWorld() {
+  links_.reset();
   rank_.end();
 }
 
@@ -40,7 +42,22 @@ int ProcessWorld::num_threads() {
 std::unique_ptr<Communicator> ProcessWorld::join(const CommParts& parts) {
   std::vector<int> members(static_cast<std::size_t>(size()));
   std::iota(members.begin(), members.end(), 0);
-  return std::make_unique<StreamCommunicator>(rank_, "world", std::move(members), rank(), 0, parts);
+  CommParts linked = parts;
+  if (parts.queue != nullptr) {
+    links_.reset();
+    links_ = make_device_links(rank_, parts);
+    linked.links = links_.get();
+  }
+  return std::make_unique<StreamCommunicator>(rank_, "world", std::move(members), rank(), 0,
+                                              linked);
+}
+
+void ProcessWorld::close_links() {
+  if (links_ != nullptr) links_->close();
+}
+
+std::string ProcessWorld::links() const {
+  return links_ == nullptr ? "" : links_->text();
 }
 
 void ProcessWorld::agree(const std::function<void()>& act) {
@@ -105,6 +122,22 @@ void ProcessWorld::require_same(std::int64_t value, const std::string& what,
     fail_user("{} is {} here, and {} to {} on the ranks; {}", what, value, -ends[1], ends[0],
               advice);
   });
+}
+
+void ProcessWorld::tell_others(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const Error& error) {
+    if (rank_.wires().board().fail(rank(), error.what()))
+      rank_.wires().announce_failure(error.fault());
+    throw;
+  } catch (const std::exception& error) {
+    if (rank_.wires().board().fail(rank(), error.what()))
+      rank_.wires().announce_failure(Fault::kRun);
+    throw;
+  }
 }
 
 void ProcessWorld::run(const std::function<void()>& act) {

@@ -77,6 +77,26 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
     ends = {stages.front(), stages.back()};
   }
   ends_ = world.subgroup("ends", std::move(ends), kEndsLane);
+  connect();
+}
+
+// Sums of gradients and of activations are large; the others are seldom.
+void Mesh::connect() {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  constexpr std::int64_t kLittle = 4 * kMiB;
+  tp_->reserve_scratch(64 * kMiB);
+  dp_->reserve_scratch(128 * kMiB);
+  for (Communicator* group : {&world_, model_.get(), ends_.get(), kv_.get()}) {
+    if (group != nullptr) group->reserve_scratch(kLittle);
+  }
+  for (Communicator* group :
+       {tp_.get(), dp_.get(), &world_, model_.get(), ends_.get(), kv_.get()}) {
+    if (group != nullptr) group->connect();
+  }
+  for (Communicator* group : {pp_acts_.get(), pp_grads_.get()}) {
+    group->reserve_scratch(1);
+    group->connect_ring();
+  }
 }
 
 Communicator& Mesh::holders(int copies) const {

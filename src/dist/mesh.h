@@ -54,6 +54,7 @@ class Mesh {
  private:
   std::vector<int> members_along(std::span<const Axis> axes) const;
   std::vector<int> neighbours_in_tp(int count) const;
+  void connect();
 
   MeshShape shape_;
   int rank_;

@@ -84,14 +84,13 @@ class StreamTimer final : public QueueTimer {
 
 // Makes a GPU the calling thread's before anything is created on it.
 struct Selected {
-  explicit Selected(int gpu) : index(gpu) {
+  Selected(int gpu, Reach which) : index(gpu), reach(which) {
     ORTHANT_CUDA(cudaSetDevice(gpu));
-    int count = 0;
-    ORTHANT_CUDA(cudaGetDeviceCount(&count));
+    const int count = reach == Reach::kAllGpus ? num_cuda_gpus() : 0;
     for (int other = 0; other < count; ++other) {
-      int can_reach = 0;
-      if (other != gpu) ORTHANT_CUDA(cudaDeviceCanAccessPeer(&can_reach, gpu, other));
-      if (can_reach == 0) continue;
+      int can_access = 0;
+      if (other != gpu) ORTHANT_CUDA(cudaDeviceCanAccessPeer(&can_access, gpu, other));
+      if (can_access == 0) continue;
       const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
       if (status == cudaErrorPeerAccessAlreadyEnabled) {
         cudaGetLastError();  // by a rank on the same GPU
@@ -101,6 +100,7 @@ struct Selected {
     }
   }
   int index;
+  Reach reach;
 };
 
 std::optional<NumaNode> node_of(int gpu) {
@@ -111,12 +111,15 @@ std::optional<NumaNode> node_of(int gpu) {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index) : gpu_(index), blocks_(kNumBlocks) {}
+  CudaDevice(int index, Reach reach) : gpu_(index, reach), blocks_(kNumBlocks) {}
 
   std::byte* reserve(std::int64_t bytes) override {
     if (bytes == 0) return nullptr;
     void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+    // Another process can map whole allocations of the driver alone, which small ones share.
+    const std::int64_t whole = (bytes + kMapped - 1) / kMapped * kMapped;
+    const std::int64_t taken = gpu_.reach == Reach::kOwnGpu ? whole : bytes;
+    const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(taken));
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // it would be reported again
       std::size_t free = 0;
@@ -180,6 +183,7 @@ class CudaDevice final : public Device {
  private:
   // As many as the small copies of one step fill, so that these never wait.
   static constexpr std::size_t kNumBlocks = 32;
+  static constexpr std::int64_t kMapped = std::int64_t{2} << 20;
   static constexpr std::int64_t kSmall = std::int64_t{1} << 14;  // copies that are not divided
 
   Block& current() { return blocks_[at_]; }
@@ -201,33 +205,44 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(int index) {
-  return std::make_unique<CudaDevice>(index);
+std::unique_ptr<Device> make_cuda_device(int index, Reach reach) {
+  return std::make_unique<CudaDevice>(index, reach);
+}
+
+void use_cuda_gpu(int index) {
+  ORTHANT_CUDA(cudaSetDevice(index));
+}
+
+int num_cuda_gpus() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // no driver, or no GPU
+  return 0;
+}
+
+std::int64_t free_cuda_bytes(int index) {
+  int current = 0;
+  ORTHANT_CUDA(cudaGetDevice(&current));
+  // Selecting a GPU takes memory of it, so it is not done without need.
+  if (index != current) ORTHANT_CUDA(cudaSetDevice(index));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  ORTHANT_CUDA(cudaMemGetInfo(&free, &total));
+  if (index != current) ORTHANT_CUDA(cudaSetDevice(current));
+  return static_cast<std::int64_t>(free);
 }
 
 std::vector<GpuFacts> cuda_gpus() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    cudaGetLastError();  // no driver, or no GPU
-    return {};
-  }
-  int current = 0;  // it stays the calling thread's
-  ORTHANT_CUDA(cudaGetDevice(&current));
   std::vector<GpuFacts> gpus;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < num_cuda_gpus(); ++i) {
     cudaDeviceProp found{};
     ORTHANT_CUDA(cudaGetDeviceProperties(&found, i));
-    ORTHANT_CUDA(cudaSetDevice(i));
-    std::size_t free = 0;
-    std::size_t total = 0;
-    ORTHANT_CUDA(cudaMemGetInfo(&free, &total));
     gpus.push_back({.name = found.name,
                     .capability = found.major * 10 + found.minor,
                     .multiprocessors = found.multiProcessorCount,
-                    .free_bytes = static_cast<std::int64_t>(free),
-                    .total_bytes = static_cast<std::int64_t>(total)});
+                    .free_bytes = 0,
+                    .total_bytes = static_cast<std::int64_t>(found.totalGlobalMem)});
   }
-  if (count > 0) ORTHANT_CUDA(cudaSetDevice(current));
   return gpus;
 }
 

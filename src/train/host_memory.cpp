@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "mem/device.h"
+#include "mem/gpus.h"
 
 namespace orthant {
 namespace {
@@ -98,17 +98,27 @@ std::int64_t available_host_bytes(const std::string& root) {
   return std::min(*kib * 1024, left_in_groups(root));
 }
 
-std::vector<std::int64_t> available_gpu_bytes() {
-  const std::vector<GpuFacts> found = gpus();
-  if (found.empty()) {
+std::int64_t available_gpu_bytes(int index) {
+  const int count = num_gpus();
+  if (count == 0) {
     fail_user(
         "device.kind='cuda' needs an NVIDIA GPU with its driver and a build with CUDA; none is "
         "found here, use 'cpu'");
   }
+  if (index >= count) {
+    fail_user(
+        "device.kind='cuda': GPU {} is asked for, {} are here; start at most as many processes on "
+        "a host as it has GPUs",
+        index, count);
+  }
   constexpr std::int64_t kLibraries = std::int64_t{1} << 30;
-  std::vector<std::int64_t> bytes;
-  for (const GpuFacts& gpu : found) {
-    bytes.push_back(gpu.free_bytes - kLibraries);
+  return free_gpu_bytes(index) - kLibraries;
+}
+
+std::vector<std::int64_t> available_gpu_bytes() {
+  std::vector<std::int64_t> bytes = {available_gpu_bytes(0)};
+  for (int gpu = 1; gpu < num_gpus(); ++gpu) {
+    bytes.push_back(available_gpu_bytes(gpu));
   }
   return bytes;
 }

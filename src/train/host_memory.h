@@ -12,8 +12,9 @@ namespace orthant {
 // tests.
 std::int64_t available_host_bytes(const std::string& root = "");
 
-// The same of every GPU, without what the libraries take as they load their kernels. Throws a user
-// error where none is.
-std::vector<std::int64_t> available_gpu_bytes();
+// The same of one GPU, without what the libraries take as they load their kernels. Throws a user
+// error where it is not.
+std::int64_t available_gpu_bytes(int index);
+std::vector<std::int64_t> available_gpu_bytes();  // of every GPU
 
 }  // namespace orthant

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "mem/device.h"
+#include "mem/gpus.h"
 #include "ops/cpu/onednn_reference.h"
 
 namespace orthant {
@@ -40,7 +40,7 @@ double measure_cpu_flops(DType compute) {
 
 double peak_flops(std::string_view kind, DType compute, int ranks) {
   if (kind != "cuda") return measure_cpu_flops(compute);
-  const std::vector<GpuFacts> found = gpus();
+  const std::vector<GpuFacts> found = gpu_facts();
   const int used = std::min(ranks, static_cast<int>(found.size()));
   return used * gpu_peak_flops(found.front(), compute);
 }

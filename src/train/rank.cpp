@@ -33,8 +33,7 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
     : config_(config),
       backend_(backend),
       transfers_(backend_.device, ledger_, in_flight_),
-      world_(backend_.join_world(
-          {.ledger = ledger_, .in_flight = in_flight_, .queue = backend_.device.queue()})),
+      world_(backend_.join_world(comm_parts(capacities))),
       mesh_(std::make_unique<Mesh>(mesh_shape(config_.layout), *world_,
                                    kv_copies(config_.model, config_.layout))),
       programs_(backend.programs != nullptr
@@ -55,7 +54,7 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
     chunk->move_units(units);
     num_layers += chunk->num_layers();
   }
-  build_store(std::move(units), capacities);
+  build_store(std::move(units), params, capacities);
   constants_ = make_constants(config_.model, *mesh_, backend_.device, params);
   state_tensor_ = params.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer);
   norm_sum_ = params.alloc({kNormLimbs}, DType::kI64, MemClass::kOptimizer);
@@ -88,12 +87,23 @@ Arena& Rank::make_arena(const std::string& name, const std::optional<MemoryPlan>
   return *arenas_.back();
 }
 
-void Rank::build_store(std::vector<UnitSpec> units, const std::optional<MemoryPlan>& capacities) {
+CommParts Rank::comm_parts(const std::optional<MemoryPlan>& capacities) {
+  const bool on_gpu = config_.target != Target::kHost;
+  return {
+      .ledger = ledger_,
+      .in_flight = in_flight_,
+      .queue = backend_.device.queue(),
+      .scratch = on_gpu && config_.layout.ranks > 1 ? &make_arena("calls", capacities) : nullptr,
+      .rank_order = config_.target != Target::kCuda};
+}
+
+void Rank::build_store(std::vector<UnitSpec> units, Arena& params,
+                       const std::optional<MemoryPlan>& capacities) {
   Arena& staging = make_arena("staging", capacities);
   ParamStore::Parts parts{.ops = *ops_,
                           .device = backend_.device,
                           .mesh = *mesh_,
-                          .params = *arenas_.front(),
+                          .params = params,
                           .staging = staging};
   if (offloads_optimizer(config_)) {
     parts.host.emplace(host_parts(make_arena("host", capacities, Arena::Place::kHost)));
@@ -265,6 +275,7 @@ StepResult Rank::read_result() {
   double totals[3] = {0, 0, 0};
   backend_.device.to_host(std::as_writable_bytes(std::span(&state_, 1)), state_tensor_);
   backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
+  world_->throw_if_failed();
   return {.loss = totals[0] * inverse,
           .grad_norm = state_.grad_norm,
           .is_finite = state_.skip == 0,

@@ -120,7 +120,9 @@ class Rank {
   };
   Arena& make_arena(const std::string& name, const std::optional<MemoryPlan>& capacities,
                     Arena::Place place = Arena::Place::kDevice);
-  void build_store(std::vector<UnitSpec> units, const std::optional<MemoryPlan>& capacities);
+  CommParts comm_parts(const std::optional<MemoryPlan>& capacities);
+  void build_store(std::vector<UnitSpec> units, Arena& params,
+                   const std::optional<MemoryPlan>& capacities);
   HostUpdates::Parts host_parts(Arena& arena);
   std::span<const int> uses_of(const ModelStage::Run& run, const RankActions& actions);
   void build_chunks();

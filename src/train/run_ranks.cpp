@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
 #include "comm/backends.h"
+#include "mem/gpus.h"
 #include "train/host_memory.h"
 #include "train/run_schedule.h"
 
@@ -23,14 +28,15 @@ void agree(ProcessWorld* world, const std::function<void()>& act) {
 }
 
 MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
-  if (world != nullptr && world->size() > 1 && config.device.kind == "cuda") {
-    fail_user(
-        "device.kind='cuda' with {} ranks as processes is not built into this version; run them as "
-        "threads of one process, which take the GPUs of this host in turn",
-        world->size());
+  std::vector<std::int64_t> devices;
+  if (config.device.kind == "cuda" && world == nullptr) {
+    devices = available_gpu_bytes();
+  } else if (config.device.kind == "cuda") {
+    const auto count = static_cast<std::size_t>(world->num_local());
+    if (world->local_rank() < num_gpus()) use_gpu(world->local_rank());
+    devices.assign(count, available_gpu_bytes(world->local_rank()));
   }
-  const bool is_cuda = config.device.kind == "cuda";
-  return {.devices = is_cuda ? available_gpu_bytes() : std::vector<std::int64_t>(),
+  return {.devices = std::move(devices),
           .host_bytes = available_host_bytes(),
           .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks};
 }
@@ -40,14 +46,23 @@ void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string&
   Programs programs(schedule_choice(config.layout));
   using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
   const auto run_rank = [&](int r, int num_threads, const Join& join) {
-    const std::unique_ptr<Device> device = make_device(ops, gpu_of(r));
+    const bool has_own_gpu = world != nullptr && ops == "cuda";
+    const std::unique_ptr<Device> device =
+        has_own_gpu ? make_gpu_of_process(world->local_rank()) : make_device(ops, gpu_of(r));
     const Backend backend{.device = *device,
                           .ops = ops,
                           .join_world = join,
                           .num_threads = num_threads,
                           .programs = &programs};
     Rank rank(config, backend, plan.of(r).whole);
-    body(rank, r);
+    if (world == nullptr) return body(rank, r);
+    if (world->is_first() && !world->links().empty()) {
+      fmt::print(stderr, "ranks: their GPUs are connected by {}\n", world->links());
+    }
+    world->tell_others([&] {
+      body(rank, r);
+      world->close_links();
+    });
   };
   if (world != nullptr) {
     world->run([&] {

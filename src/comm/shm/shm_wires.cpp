@@ -103,6 +103,8 @@ class ShmWires final : public Wires {
   }
   Transport transport() const override { return Transport::kSharedMemory; }
   Board& board() override { return world_->board(); }
+  std::span<std::byte> shared_flags() override { return world_->flags(); }
+  void wake_all() noexcept override { world_->ring_all(); }
   std::uint32_t ticket() override { return world_->ticket(rank_); }
   void sleep(std::uint32_t ticket, Board::Clock::time_point until) override {
     if (watch_ != nullptr) {

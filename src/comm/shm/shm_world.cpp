@@ -50,10 +50,22 @@ std::byte* map(int fd, std::int64_t bytes) {
 
 }  // namespace
 
+std::int64_t ShmWorld::flag_bytes(int size) {
+  constexpr std::int64_t kBytesAPair = 2048;
+  const std::int64_t ranks = size;
+  return size > kMostRanksWithFlags ? 0 : pages((ranks + ranks * ranks) * kBytesAPair);
+}
+
 std::int64_t ShmWorld::bytes(int size) {
   const std::int64_t ranks = size;
   return pages(Board::bytes(size)) + pages(ranks * static_cast<std::int64_t>(sizeof(Bell))) +
-         ranks * ranks * kMostChannels * pages(kRingHeadBytes + kMostRingBytes);
+         flag_bytes(size) + ranks * ranks * kMostChannels * pages(kRingHeadBytes + kMostRingBytes);
+}
+
+std::span<std::byte> ShmWorld::flags() const {
+  std::byte* const begin =
+      memory_ + pages(Board::bytes(size_)) + pages(size_ * static_cast<std::int64_t>(sizeof(Bell)));
+  return {begin, static_cast<std::size_t>(flag_bytes(size_))};
 }
 
 ShmWorld::ShmWorld(int size)
@@ -114,7 +126,7 @@ std::byte* ShmWorld::ring_memory(int from, int to, int channel) const {
   const std::int64_t ranks = size_;
   const std::int64_t index = (channel * ranks + from) * ranks + to;
   return memory_ + pages(Board::bytes(size_)) +
-         pages(ranks * static_cast<std::int64_t>(sizeof(Bell))) +
+         pages(ranks * static_cast<std::int64_t>(sizeof(Bell))) + flag_bytes(size_) +
          index * pages(kRingHeadBytes + kMostRingBytes);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "comm/board.h"
 #include "comm/stream/wires.h"
@@ -31,6 +32,10 @@ class ShmWorld {
   std::uint32_t ticket(int rank) const;
   void sleep(int rank, std::uint32_t ticket, Board::Clock::time_point until);
 
+  // Words that GPUs of the ranks write and wait for; empty in large worlds.
+  std::span<std::byte> flags() const;
+  static constexpr int kMostRanksWithFlags = 64;
+
   // The ring of bytes from one rank to another.
   std::byte* ring_memory(int from, int to, int channel) const;
   static constexpr int kMostChannels = 64;
@@ -42,6 +47,7 @@ class ShmWorld {
   };
   Bell& bell(int rank) const;
   static std::int64_t bytes(int size);
+  static std::int64_t flag_bytes(int size);
 
   int size_;
   int fd_;

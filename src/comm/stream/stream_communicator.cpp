@@ -16,41 +16,12 @@ namespace {
 using Kind = Call::Kind;
 using Bytes = std::span<std::byte>;
 
-// Up to this size it is faster to send everything to everyone than to sum in parts.
-constexpr std::int64_t kSmallBytes = 8192;
-
 // What fills a frame up to the grain.
 constexpr std::array<std::byte, Wires::kGrain> kPadding{};
 
 std::int64_t padded(std::int64_t bytes) {
   constexpr auto kGrain = static_cast<std::int64_t>(Wires::kGrain);
   return (bytes + kGrain - 1) / kGrain * kGrain;
-}
-
-Bytes bytes_of(const Tensor& tensor) {
-  return {tensor.data, static_cast<std::size_t>(tensor.bytes())};
-}
-
-// Run r of `size` equal runs.
-Bytes run_of(const Tensor& whole, std::size_t r, int size) {
-  const std::size_t bytes =
-      static_cast<std::size_t>(whole.bytes()) / static_cast<std::size_t>(size);
-  return bytes_of(whole).subspan(r * bytes, bytes);
-}
-
-// Part r of `size` parts that differ by an element at most.
-Bytes part_of(const Tensor& tensor, std::size_t r, int size) {
-  const auto edge = [&](std::size_t i) {
-    return static_cast<std::size_t>(tensor.count() * static_cast<std::int64_t>(i) / size *
-                                    size_of(tensor.dtype));
-  };
-  return bytes_of(tensor).subspan(edge(r), edge(r + 1) - edge(r));
-}
-
-void copy(Bytes to, std::span<const std::byte> from) {
-  if (to.data() != from.data() && !from.empty()) {
-    std::memcpy(to.data(), from.data(), from.size());
-  }
 }
 
 }  // namespace
@@ -74,10 +45,11 @@ StreamCommunicator::StreamCommunicator(StreamRank& stream_rank, std::string name
       lane_(lane),
       exceptions_(std::uncaught_exceptions()),
       inputs_(this->members().size()) {
-  for (std::size_t channel = 0; channel < 2; ++channel) {
+  for (std::size_t channel = 0; channel < kNumChannels; ++channel) {
     links_[channel].resize(this->members().size());
     is_sending_[channel].resize(this->members().size());
     is_receiving_[channel].resize(this->members().size());
+    is_connecting_[channel].resize(this->members().size());
   }
   stream_rank_.add(*this);
 }
@@ -102,8 +74,8 @@ std::unique_ptr<Communicator> StreamCommunicator::subgroup(std::string name,
 Link& StreamCommunicator::link(std::size_t channel, std::size_t peer) {
   std::unique_ptr<Link>& link = links_[channel][peer];
   if (link == nullptr) {
-    link = stream_rank_.wires().link(members()[peer], 2 * lane_ + static_cast<int>(channel),
-                                     size() - 1);
+    const int number = static_cast<int>(kNumChannels) * lane_ + static_cast<int>(channel);
+    link = stream_rank_.wires().link(members()[peer], number, size() - 1);
   }
   return *link;
 }
@@ -123,12 +95,28 @@ void StreamCommunicator::do_start(const Call& call, Token /*token*/) {
   active.is_in_place = false;
   active.sum_from = {};
   active.sum_to = {};
+  active.is_queued = false;
+  if (is_linked(call)) {
+    if (carrier_ == nullptr) carrier_ = make_carrier();
+    carrier_->post(call, active.posted);
+    active.postings.resize(members().size());
+    active.postings[static_cast<std::size_t>(rank())] = active.posted;
+  }
   plan(active);
   stream_rank_.progress();
 }
 
+std::unique_ptr<DeviceCarrier> StreamCommunicator::make_carrier() {
+  LinkedGroup group{
+      .title = {}, .members = {}, .rank = rank(), .lane = lane_, .scratch = scratch()};
+  group.title = title();
+  group.members = members();
+  return parts().links->carrier(std::move(group));
+}
+
 void StreamCommunicator::do_wait(const Call& call, Token /*token*/) {
   stream_rank_.wait(*this, call);
+  if (is_linked(call)) carrier_->wait(call);
   const Active* done = &find(call);
   const auto found = std::find_if(active_.begin(), active_.end(),
                                   [done](const auto& active) { return active.get() == done; });
@@ -136,95 +124,73 @@ void StreamCommunicator::do_wait(const Call& call, Token /*token*/) {
   active_.erase(found);
 }
 
-// What goes to whom and what comes from whom.
-void StreamCommunicator::plan(Active& active) {
-  const Call& call = active.mine.call;
-  const auto me = static_cast<std::size_t>(rank());
-  for (std::size_t peer = 0; peer < active.exchanges.size(); ++peer) {
-    Exchange& exchange = active.exchanges[peer];
-    exchange = {};
-    const bool is_named = static_cast<int>(peer) == call.peer;  // the root, or the other side
-    exchange.has_out =
-        peer != me && (!is_message(call.kind) || is_named) && call.kind != Kind::kRecv;
-    exchange.has_in =
-        peer != me && (!is_message(call.kind) || is_named) && call.kind != Kind::kSend;
-    if (!exchange.has_out && !exchange.has_in) continue;
-    switch (call.kind) {
-      case Kind::kAllGather:
-        exchange.first_out = bytes_of(call.in);
-        exchange.first_in = run_of(call.out, peer, size());
-        break;
-      case Kind::kBroadcast:
-        if (rank() == call.peer) exchange.first_out = bytes_of(call.out);
-        if (is_named) exchange.first_in = bytes_of(call.out);
-        break;
-      case Kind::kSend: exchange.first_out = bytes_of(call.in); break;
-      case Kind::kRecv: exchange.first_in = bytes_of(call.out); break;
-      default: break;
-    }
-  }
-  if (call.kind == Kind::kAllGather) copy(run_of(call.out, me, size()), bytes_of(call.in));
-  if (call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter) plan_reduce(active);
+void StreamCommunicator::connect() {
+  if (parts().links == nullptr || !parts().links->connects_by_calls() || size() == 1) return;
+  ORTHANT_CHECK(scratch().present(), "{} has no memory to connect with", title());
+  all_reduce({.data = scratch().data, .shape = {1}, .dtype = DType::kI64}, Reduce::kMax);
 }
 
-void StreamCommunicator::plan_reduce(Active& active) {
-  const Call& call = active.mine.call;
-  const auto me = static_cast<std::size_t>(rank());
-  const bool is_scatter = call.kind == Kind::kReduceScatter;
-  // Either everyone sums everything, or each its part, which it then sends to the others.
-  const bool is_whole = !is_scatter && (size() == 2 || call.out.bytes() <= kSmallBytes);
-  if (is_scatter) {
-    active.sum_from = run_of(call.in, me, size());
-    active.sum_to = bytes_of(call.out);
-  } else {
-    active.sum_to = is_whole ? bytes_of(call.out) : part_of(call.out, me, size());
-    active.sum_from = active.sum_to;
-    active.is_in_place = is_whole;
-  }
-  for (std::size_t peer = 0; peer < active.exchanges.size(); ++peer) {
-    Exchange& exchange = active.exchanges[peer];
-    if (peer == me) continue;
-    exchange.first_out = is_scatter ? run_of(call.in, peer, size())
-                         : is_whole ? bytes_of(call.out)
-                                    : part_of(call.out, peer, size());
-    exchange.sums_in = static_cast<std::int64_t>(active.sum_to.size());
-    if (is_scatter || is_whole) continue;
-    exchange.second_out = active.sum_to;
-    exchange.second_in = part_of(call.out, peer, size());
+// One ordered pair after another, the same way on all ranks, so that none waits for one that waits.
+void StreamCommunicator::connect_ring() {
+  if (parts().links == nullptr || !parts().links->connects_by_calls()) return;
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      const bool are_neighbours = (from + 1) % size() == to || (to + 1) % size() == from;
+      if (from == to || !are_neighbours || (rank() != from && rank() != to)) continue;
+      ORTHANT_CHECK(scratch().present(), "{} has no memory to connect with", title());
+      const Tensor word = scratch().flat(0, 1);
+      wait(rank() == from ? start_send(word, to, 0) : start_recv(word, from, 0));
+    }
   }
 }
 
 bool StreamCommunicator::progress() {
   bool moved = false;
-  for (std::size_t channel = 0; channel < 2; ++channel) {
+  for (std::size_t channel = 0; channel < kNumChannels; ++channel) {
     std::fill(is_sending_[channel].begin(), is_sending_[channel].end(), 0);
     std::fill(is_receiving_[channel].begin(), is_receiving_[channel].end(), 0);
+    std::fill(is_connecting_[channel].begin(), is_connecting_[channel].end(), 0);
   }
   for (const auto& active : active_) {
-    const std::size_t channel = is_message(active->mine.call.kind) ? 1 : 0;
-    while (step(*active, channel)) {
+    const Call& call = active->mine.call;
+    while (step(*active)) {
       moved = true;
     }
+    if (queue(*active)) moved = true;
     for (std::size_t peer = 0; peer < active->exchanges.size(); ++peer) {
       const Exchange& exchange = active->exchanges[peer];
-      if (exchange.sent < exchange.out_bytes()) is_sending_[channel][peer] = 1;
-      if (exchange.received < exchange.in_bytes()) is_receiving_[channel][peer] = 1;
+      if (exchange.sent < exchange.out_bytes()) is_sending_[channel_out(call)][peer] = 1;
+      if (exchange.received < exchange.in_bytes()) is_receiving_[channel_in(call)][peer] = 1;
     }
   }
   return moved;
 }
 
-bool StreamCommunicator::step(Active& active, std::size_t channel) {
+bool StreamCommunicator::step(Active& active) {
+  const std::size_t out = channel_out(active.mine.call);
+  const std::size_t in = channel_in(active.mine.call);
   bool moved = false;
   for (std::size_t peer = 0; peer < active.exchanges.size(); ++peer) {
     const Exchange& exchange = active.exchanges[peer];
     if (exchange.is_done()) continue;
-    Link& peer_link = link(channel, peer);
-    if (is_sending_[channel][peer] == 0 && send(active, peer, peer_link)) moved = true;
-    if (is_receiving_[channel][peer] == 0 && receive(active, peer, peer_link)) moved = true;
+    if (is_sending_[out][peer] == 0 && send(active, peer, link(out, peer))) moved = true;
+    if (is_receiving_[in][peer] == 0 && receive(active, peer, link(in, peer))) moved = true;
   }
   if (active.summed < static_cast<std::int64_t>(active.sum_to.size()) && sum(active)) moved = true;
   return moved;
+}
+
+// Once all sides have posted the call, and those before it are queued.
+bool StreamCommunicator::queue(Active& active) {
+  const Call& call = active.mine.call;
+  if (!is_linked(call) || active.is_queued) return false;
+  const auto peer = static_cast<std::size_t>(is_message(call.kind) ? call.peer : 0);
+  char& is_held = is_connecting_[channel_out(call)][peer];
+  if (is_held == 0 && has_exchanged(active)) {
+    active.is_queued = carrier_->queue(call, active.postings);
+  }
+  if (!active.is_queued) is_held = 1;
+  return active.is_queued;
 }
 
 // The next bytes of a frame that can be sent now.
@@ -360,21 +326,35 @@ const StreamCommunicator::Active& StreamCommunicator::find(const Call& call) con
   return **found;
 }
 
-bool StreamCommunicator::is_done(const Call& call) const {
-  const Active& active = find(call);
+bool StreamCommunicator::has_exchanged(const Active& active) const {
   return std::all_of(active.exchanges.begin(), active.exchanges.end(),
                      [](const Exchange& exchange) { return exchange.is_done(); });
 }
 
-// Of the first call that has not ended: a later one in the same streams waits behind it.
+bool StreamCommunicator::is_done(const Call& call) const {
+  const Active& active = find(call);
+  return has_exchanged(active) && (active.is_queued || !is_linked(call));
+}
+
+// A later call of the same kind and peer waits behind an earlier one.
+bool StreamCommunicator::is_before(const Call& earlier, const Call& call) const {
+  return channel_out(earlier) == channel_out(call) &&
+         (!is_message(call.kind) || earlier.peer == call.peer) && earlier.sequence <= call.sequence;
+}
+
+bool StreamCommunicator::is_connecting(const Call& call) const {
+  return is_linked(call) && std::any_of(active_.begin(), active_.end(), [&](const auto& active) {
+           return is_before(active->mine.call, call) && has_exchanged(*active) &&
+                  !active->is_queued;
+         });
+}
+
+// Of the first call that has not ended.
 std::vector<int> StreamCommunicator::missing(const Call& call) {
   std::vector<int> missing;
   for (const auto& active : active_) {
-    const Call& earlier = active->mine.call;
-    if (is_message(earlier.kind) != is_message(call.kind)) continue;
-    if (is_message(call.kind) && (earlier.kind != call.kind || earlier.peer != call.peer)) continue;
-    append_missing(*active, missing);
-    if (!missing.empty() || active.get() == &find(call)) break;
+    if (is_before(active->mine.call, call)) append_missing(*active, missing);
+    if (!missing.empty()) break;
   }
   return missing;
 }
@@ -382,14 +362,15 @@ std::vector<int> StreamCommunicator::missing(const Call& call) {
 // Those whose bytes have not come, or who have not made room. What others have sent may lie in
 // their streams until the last has come.
 void StreamCommunicator::append_missing(const Active& active, std::vector<int>& missing) {
-  const std::size_t channel = is_message(active.mine.call.kind) ? 1 : 0;
+  const std::size_t out = channel_out(active.mine.call);
+  const std::size_t in = channel_in(active.mine.call);
   for (std::size_t peer = 0; peer < active.exchanges.size(); ++peer) {
     const Exchange& exchange = active.exchanges[peer];
     if (exchange.is_done()) continue;
     const bool must_come =
-        exchange.received < exchange.in_bytes() && link(channel, peer).front().empty();
+        exchange.received < exchange.in_bytes() && link(in, peer).front().empty();
     const bool must_go = exchange.sent < exchange.out_bytes() &&
-                         !outgoing(active, exchange).empty() && link(channel, peer).room().empty();
+                         !outgoing(active, exchange).empty() && link(out, peer).room().empty();
     if (must_come || must_go) missing.push_back(members()[peer]);
   }
 }

@@ -1,6 +1,7 @@
 // StreamCommunicator: collectives and messages as streams of bytes between pairs of ranks. Each
 // call is a frame in each stream that it uses: the call itself, by which the other side sees a
-// divergence, then data. Sums are made of what all others have sent, in rank order.
+// divergence, then data. Sums are made of what all others have sent, in rank order. Where tensors
+// lie on GPUs a frame says where, and DeviceLinks move them.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/device_links.h"
 #include "comm/stream/stream_rank.h"
 
 namespace orthant {
@@ -23,12 +25,17 @@ class StreamCommunicator final : public Communicator {
   StreamCommunicator& operator=(const StreamCommunicator&) = delete;
 
   void sign_of_life(double busy_s) override { stream_rank_.sign_of_life(busy_s); }
+  void throw_if_failed() override { stream_rank_.throw_if_failed(); }
+  void connect() override;
+  void connect_ring() override;
   std::unique_ptr<Communicator> subgroup(std::string name, std::vector<int> members,
                                          int lane) override;
 
   bool progress();  // false: nothing could be moved
   bool is_done(const Call& call) const;
   std::vector<int> missing(const Call& call);  // world ranks that it waits for
+  // All have come to it and to those before it, and the links of one are not ready.
+  bool is_connecting(const Call& call) const;
 
  private:
   struct alignas(Wires::kGrain) Head {
@@ -63,18 +70,37 @@ class StreamCommunicator final : public Communicator {
     std::span<std::byte> sum_to;
     std::int64_t summed = 0;
     bool is_in_place = false;  // sum_to is what the others get: they get it first
+    // By links: what this rank says of the call and, by group rank, the others.
+    Posting posted;
+    std::vector<Posting> postings;
+    bool is_queued = false;
   };
 
   void do_start(const Call& call, Token token) override;
   void do_wait(const Call& call, Token token) override;
 
+  // Calls that others must have posted too before links move them.
+  bool is_linked(const Call& call) const {
+    return parts().links != nullptr && call.kind != Call::Kind::kBarrier;
+  }
+  // Frames of collectives, of sends, and of receives, which a sender hears of where links move
+  // data.
+  static constexpr std::size_t kNumChannels = 3;
+  static std::size_t channel_out(const Call& call);
+  static std::size_t channel_in(const Call& call);
+
+  std::unique_ptr<DeviceCarrier> make_carrier();
   void plan(Active& active);
+  void plan_frames(Active& active);
   void plan_reduce(Active& active);
-  bool step(Active& active, std::size_t channel);
+  bool step(Active& active);
+  bool queue(Active& active);
   bool send(Active& active, std::size_t peer, Link& link);
   bool receive(Active& active, std::size_t peer, Link& link);
   bool sum(Active& active);
   std::span<const std::byte> outgoing(const Active& active, const Exchange& exchange) const;
+  bool has_exchanged(const Active& active) const;
+  bool is_before(const Call& earlier, const Call& call) const;
   void append_missing(const Active& active, std::vector<int>& missing);
   void check_head(const Active& active, std::size_t peer);
   const Active& find(const Call& call) const;
@@ -83,13 +109,14 @@ class StreamCommunicator final : public Communicator {
   StreamRank& stream_rank_;
   int lane_;
   int exceptions_;
-  std::array<std::vector<std::unique_ptr<Link>>, 2> links_;  // of collectives, of messages;
-                                                             // made when they are used
-  std::vector<std::unique_ptr<Active>> active_;              // in the order of their start
+  std::unique_ptr<DeviceCarrier> carrier_;                              // made by the first call
+  std::array<std::vector<std::unique_ptr<Link>>, kNumChannels> links_;  // made when they are used
+  std::vector<std::unique_ptr<Active>> active_;  // in the order of their start
   std::vector<std::unique_ptr<Active>> free_;
   // Of a channel and peer: an earlier call has not ended there.
-  std::array<std::vector<char>, 2> is_sending_;
-  std::array<std::vector<char>, 2> is_receiving_;
+  std::array<std::vector<char>, kNumChannels> is_sending_;
+  std::array<std::vector<char>, kNumChannels> is_receiving_;
+  std::array<std::vector<char>, kNumChannels> is_connecting_;
   std::vector<const std::byte*> inputs_;
 };
 

@@ -56,7 +56,10 @@ void StreamRank::wait(StreamCommunicator& group, const Call& call) {
       continue;
     }
     const std::vector<int> missing = group.missing(call);
-    if (missing.empty()) continue;  // something has come meanwhile
+    if (missing.empty()) {  // something has come meanwhile, or all have and are being connected
+      if (group.is_connecting(call)) wait_for_links(group, call, start, ticket);
+      continue;
+    }
     fail_if_ended(group, call, missing);
     if (noted != missing.front()) {
       noted = missing.front();
@@ -74,6 +77,18 @@ void StreamRank::wait(StreamCommunicator& group, const Call& call) {
     wires_->sleep(ticket, verdict.look_again);
   }
   if (noted >= 0) note(group, call, -1);
+}
+
+// All ranks have come to the call, and what moves it is not ready.
+void StreamRank::wait_for_links(const StreamCommunicator& group, const Call& call,
+                                Board::Clock::time_point start, std::uint32_t ticket) {
+  constexpr double kEvery = 1e-3;
+  wires_->board().touch(rank());
+  if (Board::Clock::now() >= after(start, deadline_s_)) {
+    fail(fmt::format("{} waited {:g} s for its GPUs to be connected in {}", group.title(),
+                     deadline_s_, text_of(call.kind, call.where)));
+  }
+  wires_->sleep(ticket, after(Board::Clock::now(), kEvery));
 }
 
 // What a rank has sent before its end counts, so it is taken before the verdict.
@@ -94,7 +109,14 @@ void StreamRank::sign_of_life(double busy_s) {
 }
 
 void StreamRank::throw_if_failed() {
-  if (wires_->board().has_failed()) throw PeerFailed(wires_->board().failure());
+  const Board& board = wires_->board();
+  if (!board.has_failed()) return;
+  // What a thread of this rank has found, this rank says.
+  const std::string mine = fmt::format("rank {} failed: ", rank());
+  std::string message = board.failure();
+  if (!board.is_reported_by(rank()) || !message.starts_with(mine)) throw PeerFailed(message);
+  wires_->announce_failure(Fault::kLost);
+  throw Error(Fault::kLost, message.substr(mine.size()));
 }
 
 void StreamRank::fail(const std::string& message) {

@@ -34,13 +34,15 @@ class StreamRank {
   bool progress();  // of all groups; false: nothing could be moved
   void wait(StreamCommunicator& group, const Call& call);
   void sign_of_life(double busy_s);
-  void throw_if_failed();
+  void throw_if_failed();  // the first failure: this rank's own, or PeerFailed
   [[noreturn]] void fail(const std::string& message);
   void end();  // of this rank, which has failed in nothing
 
  private:
   void fail_if_ended(const StreamCommunicator& group, const Call& call,
                      std::span<const int> missing);
+  void wait_for_links(const StreamCommunicator& group, const Call& call,
+                      Board::Clock::time_point start, std::uint32_t ticket);
 
   std::unique_ptr<Wires> wires_;
   double deadline_s_;

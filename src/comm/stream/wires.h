@@ -41,10 +41,15 @@ class Wires {
   // Of this rank's host, or a copy that messages keep.
   virtual Board& board() = 0;
 
+  // Memory that all ranks share, for flags of GPUs: whole pages; empty where there is none.
+  virtual std::span<std::byte> shared_flags() { return {}; }
+
   // Sleeps until `until` or until some link may have changed since the ticket was taken, and not
   // longer than it takes to notice what nobody announces.
   virtual std::uint32_t ticket() = 0;
   virtual void sleep(std::uint32_t ticket, Board::Clock::time_point until) = 0;
+  // From any thread: who sleeps looks again. Not needed where sleep() is short.
+  virtual void wake_all() noexcept {}
   // The board has a sign of life, the end, a failure of this rank: the others must learn it. A
   // failure stops them.
   virtual void announce_sign() = 0;

@@ -3,7 +3,7 @@
 
 #include <cublasLt.h>
 
-#include "ops/cuda/late_library.h"
+#include "mem/cuda_late_library.h"
 
 namespace {
 

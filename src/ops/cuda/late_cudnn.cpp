@@ -1,7 +1,7 @@
 // cuDNN's functions that cudnn_graph.cpp and attention.cpp call.
 #include <cudnn.h>
 
-#include "ops/cuda/late_library.h"
+#include "mem/cuda_late_library.h"
 
 extern "C" {
 

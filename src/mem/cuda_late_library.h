@@ -1,5 +1,5 @@
-// Functions of libraries that are loaded when the first of them is called: the binary needs neither
-// cuBLASLt nor cuDNN to start.
+// Functions of libraries that are loaded when the first of them is called: the binary needs none of
+// cuBLASLt, cuDNN and NCCL to start.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "ops/cuda/late_library.h"
+#include "mem/cuda_late_library.h"
 
 #include <dlfcn.h>
 

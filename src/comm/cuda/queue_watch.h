@@ -1,0 +1,63 @@
+// QueueWatch: a thread that looks at the calls a rank's GPU is in. It gives the signs of life of
+// the GPU, finds calls that pass the deadline there, and after a failure lets go of what the GPU
+// waits for, since a host that waits for its GPU sees neither.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/cuda/call_queue.h"
+#include "comm/stream/stream_rank.h"
+
+namespace orthant {
+
+class QueueWatch {
+ public:
+  // `release` is called again and again after a failure, by the thread, never while add() or
+  // remove() runs.
+  QueueWatch(StreamRank& rank, std::function<void()> release);
+  ~QueueWatch();
+  QueueWatch(const QueueWatch&) = delete;
+  QueueWatch& operator=(const QueueWatch&) = delete;
+
+  void add(CallQueue& queue);
+  void remove(CallQueue& queue);
+
+ private:
+  void run(const std::stop_token& stop);
+  void look();
+  void fail_if_late(const CallQueue& queue, const CallQueue::Look& seen);
+
+  StreamRank& rank_;
+  std::function<void()> release_;
+  int gpu_ = 0;
+  std::mutex mutex_;
+  std::vector<CallQueue*> queues_;
+  std::jthread thread_;
+};
+
+// A queue and its place in a watch.
+class WatchedQueue {
+ public:
+  WatchedQueue(QueueWatch& watch, cudaStream_t ops, std::vector<int> peers, std::string title)
+      : watch_(watch),
+        queue_(ops, std::move(peers), std::move(title)) {
+    watch_.add(queue_);
+  }
+  ~WatchedQueue() { watch_.remove(queue_); }
+  WatchedQueue(const WatchedQueue&) = delete;
+  WatchedQueue& operator=(const WatchedQueue&) = delete;
+  CallQueue* operator->() { return &queue_; }
+  CallQueue& operator*() { return queue_; }
+
+ private:
+  QueueWatch& watch_;
+  CallQueue queue_;
+};
+
+}  // namespace orthant
