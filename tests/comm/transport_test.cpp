@@ -30,7 +30,10 @@ TEST(Transport, RingsTakeThePagesThatArePlanned) {
       pids.push_back(::fork());
       if (pids.back() != 0) continue;
       ::alarm(100);
-      std::_Exit(run_process_rank(world.fd(), size, rank, 60, fill_rings));
+      std::_Exit(run_process_rank(world.fd(), size, rank, 60, [](ProcessWorld& of_rank) {
+        RankBed bed(of_rank);
+        fill_rings(bed);
+      }));
     }
     for (const pid_t pid : pids) {
       int status = 0;
