@@ -26,7 +26,6 @@ class Linear {
   std::int64_t out_features() const { return out_; }  // on this rank
 
   // `Rows` are those of kColumn's x and dx and of kRow's dy; the other side has all.
-  // Products of this rank's rows run while the others' are on their way.
   // kColumn is complete on return. kRow starts the sum over tp: wait for the token before reading
   // own_rows(y); the others' are then of no use.
   [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x) const;

@@ -31,18 +31,20 @@ struct Gathering {
 [[nodiscard]] Gathering start_all_rows(const Context& ctx, Rows rows, const Tensor& own,
                                        Frame& frame);
 
-// Calls act(first, rows) for runs of rows that are together all T: this rank's own while the
-// others' are on their way, then those. The token of `gathered` is waited for in between.
+// Calls act(first, rows) for runs of rows that are together all T, when they are there. Of two
+// ranks each begins with its own, while the other's are on their way; of more, whose products would
+// be narrow or differ from rank to rank, each waits for all.
 template <class Act>
 void for_rows_as_they_come(const Context& ctx, Rows rows, const Tensor& own,
                            const Gathering& gathered, Act&& act) {
-  if (rows == Rows::kAll) return act(0, gathered.whole);
-  const std::int64_t first = first_row(ctx, rows);
-  const std::int64_t end = first + num_rows(ctx, rows);
-  act(first, own);
+  constexpr int kHalves = 2;
+  const bool begins_early = rows == Rows::kSplit && ctx.mesh.tp().size() == kHalves;
+  if (begins_early) act(first_row(ctx, rows), own);
   ctx.mesh.tp().wait(gathered.ready);
-  if (first > 0) act(0, gathered.whole.rows(0, first));
-  if (end < ctx.micro.T()) act(end, gathered.whole.rows(end, ctx.micro.T() - end));
+  if (!begins_early) return act(0, gathered.whole);
+  const std::int64_t half = num_rows(ctx, rows);
+  const std::int64_t other = half - first_row(ctx, rows);
+  act(other, gathered.whole.rows(other, half));
 }
 
 // own = this rank's rows of the sum of `whole` over tp, when the token is done. `own` may lie in
