@@ -22,6 +22,8 @@ class PeerCarrier final : public DeviceCarrier {
   };
   PeerCarrier(const Parts& parts, LinkedGroup group);
   ~PeerCarrier() override;
+  PeerCarrier(const PeerCarrier&) = delete;
+  PeerCarrier& operator=(const PeerCarrier&) = delete;
 
   void post(const Call& call, Posting& mine) override;
   bool queue(const Call& call, std::span<const Posting> postings) override;

@@ -36,6 +36,8 @@ class NcclCarrier final : public DeviceCarrier {
   };
   NcclCarrier(const Parts& parts, LinkedGroup group);
   ~NcclCarrier() override;
+  NcclCarrier(const NcclCarrier&) = delete;
+  NcclCarrier& operator=(const NcclCarrier&) = delete;
 
   void post(const Call& call, Posting& mine) override;
   bool queue(const Call& call, std::span<const Posting> postings) override;

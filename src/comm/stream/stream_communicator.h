@@ -64,16 +64,15 @@ class StreamCommunicator final : public Communicator {
   };
   struct Active {
     Head mine;
+    Posting posted;                   // by links: what this rank says of the call, and ...
+    std::vector<Posting> postings;    // ... by group rank the others
     std::vector<Exchange> exchanges;  // by group rank
     // The bytes of `sum_to` are made of this rank's and of those that come from all others.
     std::span<const std::byte> sum_from;
     std::span<std::byte> sum_to;
     std::int64_t summed = 0;
     bool is_in_place = false;  // sum_to is what the others get: they get it first
-    // By links: what this rank says of the call and, by group rank, the others.
-    Posting posted;
-    std::vector<Posting> postings;
-    bool is_queued = false;
+    bool is_queued = false;    // by links
   };
 
   void do_start(const Call& call, Token token) override;
