@@ -19,7 +19,7 @@ for kind in "$@"; do
       fi
       echo "sanitize: thread"
       scripts/build.sh --sanitize=thread "${targets[@]}"
-      TSAN_OPTIONS=halt_on_error=1 \
+      TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/tsan.supp \
         ctest --test-dir build-tsan -j2 --output-on-failure --no-tests=error -L '^(comm|layouts)$'
       ;;
     address)

@@ -41,9 +41,8 @@ class Published {
     std::memcpy(words.data(), &value, sizeof(T));
     const std::uint32_t version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    for (std::size_t i = 0; i < kWords; ++i) {
-      words_[i].store(words[i], std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kWords; ++i) {  // whoever sees one of them sees the odd version
+      words_[i].store(words[i], std::memory_order_release);
     }
     version_.store(version + 2, std::memory_order_release);
   }
@@ -54,9 +53,8 @@ class Published {
     for (int i = 0; i < kMostTries; ++i) {
       const std::uint32_t version = version_.load(std::memory_order_acquire);
       for (std::size_t word = 0; word < kWords; ++word) {
-        words[word] = words_[word].load(std::memory_order_relaxed);
+        words[word] = words_[word].load(std::memory_order_acquire);
       }
-      std::atomic_thread_fence(std::memory_order_acquire);
       if (version % 2 == 0 && version == version_.load(std::memory_order_relaxed)) break;
     }
     T value;

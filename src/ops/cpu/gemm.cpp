@@ -10,6 +10,7 @@
 namespace orthant::cpu {
 namespace {
 
+using ORTHANT_LEVEL::meet;
 using ORTHANT_LEVEL::on_threads;
 using ORTHANT_LEVEL::Range;
 using ORTHANT_LEVEL::share;
@@ -175,9 +176,7 @@ void Gemm::run(const Product& p) {
           const std::int64_t padded = round_up(chunk.depth, form_.depth_unit);
           form_.pack_b(p.b, column + my_panels.begin, my_panels.end - my_panels.begin, k,
                        chunk.depth, b + my_panels.begin * padded * form_.element_bytes);
-          if (threads > 1) {
-#pragma omp barrier
-          }
+          if (threads > 1) meet(buffers_.get());
           multiply(form_, p, block, chunk, b, a);
         }
       }

@@ -7,6 +7,8 @@
 
 #include <omp.h>
 
+#include "ops/cpu/race_checks.h"
+
 namespace orthant::cpu::ORTHANT_LEVEL {
 
 struct Range {
@@ -23,13 +25,28 @@ inline Range share(std::int64_t n, int parts, int index, std::int64_t unit = 1) 
 
 // Calls body(thread, threads) on each of up to num_threads threads; one thread costs nothing.
 template <class Body>
-inline void on_threads(int num_threads, Body&& body) {
+ORTHANT_UNCHECKED inline void on_threads(int num_threads, Body&& body) {
   if (num_threads <= 1) {
     body(0, 1);
     return;
   }
+  char team = 0;
+  release(&team);
 #pragma omp parallel num_threads(num_threads)
-  body(omp_get_thread_num(), omp_get_num_threads());
+  {
+    acquire(&team);
+    body(omp_get_thread_num(), omp_get_num_threads());
+    release(&team);
+  }
+  acquire(&team);
+}
+
+// Inside of on_threads: no thread goes on before all have come. `team` is one address for all of
+// them, and of no other team.
+inline void meet(void* team) {
+  release(team);
+#pragma omp barrier
+  acquire(team);
 }
 
 // Calls body(first, last) for contiguous parts of 0..n-1. `bytes` is the memory that the whole loop

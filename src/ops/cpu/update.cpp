@@ -2,6 +2,7 @@
 // side by side.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -174,9 +175,8 @@ void CpuOps::exec(const SquaredNorm& a, const Tensor& /*workspace*/) {
                [&](std::int64_t first, std::int64_t last) {
                  std::array<std::int64_t, kNormLimbs> here{};
                  add_all_squares(here, g + first, last - first);
-#pragma omp critical(orthant_squared_norm)
-                 for (int i = 0; i < kNormLimbs; ++i) {
-                   sum[static_cast<std::size_t>(i)] += here[static_cast<std::size_t>(i)];
+                 for (std::size_t i = 0; i < here.size(); ++i) {
+                   std::atomic_ref(sum[i]).fetch_add(here[i], std::memory_order_relaxed);
                  }
                });
   });
