@@ -24,4 +24,8 @@ mapfile -t changed < <(tools/changed_files.sh)
 tools/tidy.sh --seconds 120 "${changed[@]}"
 
 step "tests"
-ctest --test-dir build -j2 --output-on-failure --no-tests=error
+if ! ctest --test-dir build -j2 --output-on-failure --no-tests=error; then
+  step "what failed, once more and alone, to tell a fault from chance; it counts as failed all the same"
+  ctest --test-dir build --rerun-failed --output-on-failure || true
+  exit 1
+fi
