@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plan/plan.h"
 #include "plan/rates.h"
+#include "train/run_notes.h"
 
 namespace orthant {
 namespace {
@@ -114,7 +115,7 @@ void name_coarser_layout(const Plan& plan, std::vector<std::string>& advice) {
 }  // namespace
 
 std::vector<std::string> advise(const Plan& plan) {
-  std::vector<std::string> advice;
+  std::vector<std::string> advice = notes_on(plan.config());
   warn_of_hosts(plan, advice);
   warn_of_wide_tp(plan, advice);
   name_coarser_layout(plan, advice);

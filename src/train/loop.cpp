@@ -16,6 +16,7 @@
 #include "train/peak.h"
 #include "train/report.h"
 #include "train/run_data.h"
+#include "train/run_notes.h"
 #include "train/run_ranks.h"
 #include "train/save.h"
 #include "train/saver.h"
@@ -255,6 +256,9 @@ void begin_report(const SharedRun& run, std::optional<Report>& report) {
   }
   report->message(fmt::format("weights: {}", run.weights.origin));
   report->message(memory_table(run.config.layout, run.plan));
+  for (const std::string& note : notes_on(run.config)) {
+    report->message("note: " + note);
+  }
 }
 
 }  // namespace
