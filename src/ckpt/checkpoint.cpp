@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "ckpt/foreign.h"
 
 namespace orthant {
 namespace {
@@ -66,10 +67,15 @@ void put_in_place(const std::string& from, const std::string& to) {
 
 }  // namespace
 
+bool is_checkpoint(const std::string& folder) {
+  std::error_code unknown;
+  return fs::exists(fs::path(folder) / kManifest, unknown);
+}
+
 Checkpoint open_checkpoint(const std::string& folder) {
   const std::string path = folder + "/" + kManifest;
-  std::error_code unknown;
-  if (!fs::exists(path, unknown)) {
+  if (!is_checkpoint(folder)) {
+    refuse_foreign(folder);
     fail_user(
         "{} is not a checkpoint: it has no {}; name a folder step-N of a checkpoint directory",
         folder, kManifest);

@@ -18,6 +18,8 @@ struct Checkpoint {
   Manifest manifest;
 };
 
+bool is_checkpoint(const std::string& folder);  // it has a manifest
+
 // Reads a checkpoint's manifest and checks that its files are there in full; a user error says what
 // is not.
 Checkpoint open_checkpoint(const std::string& folder);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/foreign.h"
 #include "cli/commands.h"
 #include "hf/hf_source.h"
 #include "hf/hf_writer.h"
@@ -62,14 +63,14 @@ void to_checkpoint(const std::string& from, const std::string& to) {
 
 // `from` is a checkpoint folder, or a directory of them: then the newest.
 Checkpoint find_checkpoint(const std::string& from) {
-  std::error_code unknown;
-  if (fs::exists(from + "/manifest.json", unknown)) return open_checkpoint(from);
+  if (is_checkpoint(from)) return open_checkpoint(from);
   std::vector<std::string> passed_over;
   auto newest = newest_checkpoint(from, passed_over);
   for (const std::string& damage : passed_over) {
     fmt::print(stderr, "{}\n", damage);
   }
   if (!newest) {
+    refuse_foreign(from);
     fail_user(
         "convert: {} is neither a Hugging Face folder (no config.json) nor a checkpoint (no "
         "manifest.json, no "

@@ -45,8 +45,8 @@ void add_run_arguments(Parser& command, RunArguments& arguments) {
 std::optional<int> parse_command_line(const std::vector<std::string>& words, Command& chosen) {
   Parser program("orthant", "orthant trains large language models with 3D parallelism");
   program.require_command();
-  for (const auto add : {add_data, add_train, add_plan, add_eval, add_generate, add_convert,
-                         add_launch, add_bench, add_doctor, add_version}) {
+  for (const auto add : {add_data, add_train, add_plan, add_eval, add_generate, add_score,
+                         add_convert, add_launch, add_bench, add_doctor, add_version}) {
     add(program, chosen);
   }
   const std::vector<std::string> names = program.command_names();

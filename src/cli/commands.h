@@ -24,6 +24,7 @@ void add_dataset_commands(Parser& data, Command& chosen);
 void add_data_show(Parser& data, Command& chosen);  // of data
 void add_convert(Parser& app, Command& chosen);
 void add_generate(Parser& app, Command& chosen);
+void add_score(Parser& app, Command& chosen);
 void add_launch(Parser& app, Command& chosen);
 void add_bench(Parser& app, Command& chosen);
 void add_doctor(Parser& app, Command& chosen);

@@ -79,6 +79,10 @@ CommandOption Parser::add_option(const std::string& name, std::string& value,
                                  const std::string& help) {
   return CommandOption(app_.add_option(name, value, help));
 }
+CommandOption Parser::add_option(const std::string& name, std::optional<std::string>& value,
+                                 const std::string& help) {
+  return CommandOption(app_.add_option(name, value, help));
+}
 CommandOption Parser::add_option(const std::string& name, std::vector<std::string>& value,
                                  const std::string& help) {
   return CommandOption(app_.add_option(name, value, help));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Parser {
 
   // `value` outlives the parser; a name without dashes is an argument by place.
   CommandOption add_option(const std::string& name, std::string& value, const std::string& help);
+  CommandOption add_option(const std::string& name, std::optional<std::string>& value,
+                           const std::string& help);
   CommandOption add_option(const std::string& name, std::vector<std::string>& value,
                            const std::string& help);
   CommandOption add_option(const std::string& name, int& value, const std::string& help);

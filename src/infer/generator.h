@@ -1,5 +1,6 @@
-// Generator: one rank that runs a model token by token with a key-value cache. The same object runs
-// dry on the meta backend: that is its memory plan.
+// Generator: one rank of a model that reads and writes tokens with a key-value cache. All ranks
+// make the same calls and get the same logits. The same object runs dry on the meta backend: that
+// is its memory plan.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "infer/kv_cache.h"
-#include "infer/sampler.h"
 #include "model/build.h"
 #include "train/rank.h"
 
@@ -18,16 +18,25 @@ namespace orthant {
 struct GeneratorConfig {
   ModelConfig model;  // complete
   DType compute = DType::kF32;
-  std::int64_t max_forward = 0;   // tokens of the largest forward: the prompt
-  std::int64_t max_tokens = 0;    // tokens that the cache holds
+  std::int64_t max_forward = 0;   // tokens of a sequence in the largest forward: the prompt
+  std::int64_t max_tokens = 0;    // tokens of a sequence that the cache holds
   Target target = Target::kHost;  // where the arithmetic is
+  int tp = 1;
+  int pp = 1;
+  std::int64_t batch = 1;  // sequences
+
+  int num_ranks() const { return tp * pp; }
 };
+
+// A user error when the model cannot be cut so.
+void check_layout(const GeneratorConfig& config);
 
 // The config that lets `num_tokens` tokens follow a prompt. Learned positions end: a prompt beyond
 // them is a user error, and the text stops there (tokens_that_fit is then below num_tokens).
 GeneratorConfig generator_config(const ModelConfig& model, DType compute,
                                  std::int64_t prompt_tokens, std::int64_t num_tokens);
-std::int64_t tokens_that_fit(const GeneratorConfig& config);
+// Of them, those that can follow a prompt of so many.
+std::int64_t tokens_that_fit(const GeneratorConfig& config, std::int64_t prompt_tokens);
 
 class Generator {
  public:
@@ -40,10 +49,11 @@ class Generator {
 
   ParamStore& store() { return *store_; }
 
-  // Appends tokens to the sequence. The result is the logits [V] of the token after the last; it
-  // stays until the next call.
+  // Appends as many tokens to each sequence: [batch, count]. The result is the logits [batch, V] of
+  // the token after the last; it stays until the next call.
   std::span<const float> forward(std::span<const std::int32_t> tokens);
-  void restart() { cache_->clear(); }  // the sequence is empty again
+  void restart() { cache_->clear(); }                           // the sequences are empty again
+  void rewind(std::int64_t length) { cache_->rewind(length); }  // to their first `length` tokens
   std::int64_t length() const { return cache_->length(); }
 
   MemoryPlan memory() const;  // high-water marks so far
@@ -52,8 +62,11 @@ class Generator {
   void make_arena(const std::string& name, std::int64_t dry_run_bytes,
                   const std::optional<MemoryPlan>& capacities);
   MicroBatch load_tokens(std::span<const std::int32_t> tokens, Frame& frame);
+  LayoutConfig layout() const;
   Tensor run_layers(Context& ctx);
-  void read_logits(const Tensor& logits);
+  Flow receive(Context& ctx);
+  void send(Context& ctx, const Flow& flow);
+  void read_logits(Context& ctx, const Tensor& part);
 
   GeneratorConfig config_;
   Backend backend_;
@@ -71,24 +84,10 @@ class Generator {
   std::vector<Stash> stashes_;  // layers take turns: nothing goes back
   std::vector<std::int32_t> positions_;
   std::vector<std::byte> raw_logits_;
-  std::vector<float> logits_;  // [V]
+  std::vector<float> logits_;  // [batch, V]
 };
 
-// The dry run of the largest forward.
-MemoryPlan plan_generation(const GeneratorConfig& config);
-
-struct TextRequest {
-  std::vector<std::int32_t> prompt;
-  std::int64_t num_tokens = 0;     // that fit
-  std::vector<std::int32_t> ends;  // any of them ends the text and is not part of it
-  std::int32_t num_ids = 0;        // ids below it may be chosen
-  std::uint64_t sequence = 0;      // numbers texts of one seed
-};
-
-enum class TextEnd : std::uint8_t { kTokens, kDocument };
-
-// Calls on_token with each new token as it is chosen.
-TextEnd write_text(Generator& generator, Sampler& sampler, const TextRequest& request,
-                   const std::function<void(std::int32_t)>& on_token);
+// The dry run of a rank's largest forward.
+MemoryPlan plan_generation(const GeneratorConfig& config, int rank = 0);
 
 }  // namespace orthant

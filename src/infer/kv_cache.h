@@ -5,14 +5,20 @@
 #include <vector>
 
 #include "layers/context.h"
-#include "model/model_config.h"
 
 namespace orthant {
 
 class CacheMemory {
  public:
-  // B sequences of at most M tokens; one pair of tensors [B,M,G,D] a block. `model` is complete.
-  CacheMemory(const ModelConfig& model, std::int64_t B, std::int64_t M, DType dtype, Arena& arena);
+  // Of a rank: one pair of tensors [B,M,G,D] for each of its blocks, G its own key-value heads.
+  struct Sizes {
+    std::int64_t blocks;
+    std::int64_t B;  // sequences
+    std::int64_t M;  // tokens of each at most
+    std::int64_t G;
+    std::int64_t D;
+  };
+  CacheMemory(const Sizes& sizes, DType dtype, Arena& arena);
 
   // The cache as the next forward sees it; stays valid until this moves.
   const KvCache& view() const { return view_; }
@@ -20,7 +26,8 @@ class CacheMemory {
   std::int64_t capacity() const { return capacity_; }
 
   void advance(std::int64_t num_tokens);  // a forward has written them
-  void clear() { view_.length = 0; }
+  void rewind(std::int64_t length);       // the tokens behind it are forgotten
+  void clear() { rewind(0); }
 
  private:
   std::int64_t capacity_;

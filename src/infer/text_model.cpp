@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ckpt/foreign.h"
 #include "hf/hf_config.h"
 #include "hf/hf_source.h"
+#include "train/initial_weights.h"
 
 namespace orthant {
 namespace {
@@ -42,8 +44,9 @@ TextModel of_checkpoint(const std::string& path) {
   std::vector<std::string> passed_over;
   const auto folder = find_checkpoint(path, passed_over);
   if (!folder) {
+    refuse_foreign(path);
     fail_user(
-        "generate {}: no run file, no Hugging Face folder (no config.json) and no checkpoint (no "
+        "{}: no run file, no Hugging Face folder (no config.json) and no checkpoint (no "
         "manifest.json, no whole step-N folder{}{}); name one of them",
         path, passed_over.empty() ? "" : "; ", passed_over.empty() ? "" : passed_over.front());
   }
@@ -63,7 +66,7 @@ TextModel of_run_file(const ModelRequest& request) {
   text.device = config.device.kind;
   if (!config.origin.weights.empty()) {
     text.folders.push_back(config.origin.weights);
-    add_hf_ends(text, config.origin.weights);
+    if (!has_checkpoint(config.origin.weights)) add_hf_ends(text, config.origin.weights);
   }
   const bool is_named = !request.checkpoint.empty();
   const std::string dir = is_named ? request.checkpoint : config.checkpoint.dir;
@@ -74,14 +77,13 @@ TextModel of_run_file(const ModelRequest& request) {
     text.folders.push_back(*folder);
     text.folders.push_back(dir);
   } else if (!is_named && !config.origin.weights.empty()) {
-    text.weights.source = std::make_unique<HfSource>(text.model, config.origin.weights);
-    text.weights.origin = "Hugging Face folder " + config.origin.weights;
+    text.weights = initial_weights(text.model, config.origin.weights);
   } else if (is_named) {
     fail_user("--checkpoint {}: neither a checkpoint nor a directory with one{}{}", dir,
               passed_over.empty() ? "" : "; ", passed_over.empty() ? "" : passed_over.front());
   } else {
     fail_user(
-        "generate {}: checkpoint.dir=\"{}\" has no whole checkpoint and model.weights is empty; "
+        "{}: checkpoint.dir=\"{}\" has no whole checkpoint and model.weights is empty; "
         "train first, or name --checkpoint{}{}",
         request.path, dir, passed_over.empty() ? "" : "; ",
         passed_over.empty() ? "" : passed_over.front());
@@ -103,7 +105,7 @@ bool has_tokenizer(const std::string& folder) {
 TextModel find_text_model(const ModelRequest& request) {
   if (!fs::exists(request.path)) {
     fail_user(
-        "generate {}: there is no such file or folder; name a run file, a checkpoint or a Hugging "
+        "{}: there is no such file or folder; name a run file, a checkpoint or a Hugging "
         "Face folder",
         request.path);
   }
@@ -114,9 +116,9 @@ TextModel find_text_model(const ModelRequest& request) {
   }
   if (!request.overrides.empty()) {
     fail_user(
-        "{} is not an option of generate, and {} is no run file whose options could be changed; "
-        "see "
-        "orthant generate --help",
+        "{} is not an option of this command, and {} is no run file whose options could be "
+        "changed; "
+        "see its --help",
         request.overrides.front(), request.path);
   }
   if (fs::exists(request.path + "/config.json")) return of_hf_folder(request.path);
@@ -144,7 +146,7 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, const TextMo
     const auto end = tokenizer.end_of_document();
     if (!end) {
       fail_user(
-          "--prompt is empty, and this tokenizer has no token between documents to begin "
+          "the prompt is empty, and this tokenizer has no token between documents to begin "
           "after; give a prompt");
     }
     ids.push_back(*end);
@@ -152,7 +154,7 @@ std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, const TextMo
   const auto largest = std::max_element(ids.begin(), ids.end());
   if (*largest >= model.model.vocab) {
     fail_user(
-        "--prompt has token {}, model.vocab={}; this is not the model's tokenizer: name it with "
+        "the text has token {}, model.vocab={}; this is not the model's tokenizer: name it with "
         "--tokenizer",
         *largest, model.model.vocab);
   }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/toml.h"
 #include "hf/hf_config.h"
+#include "train/initial_weights.h"
 #include "train/run_batch.h"
 
 namespace orthant {
@@ -45,8 +46,8 @@ Base find_base(const RunConfig& given) {
               origin.config);
   }
   if (!origin.preset.empty()) return {preset(origin.preset), "preset " + origin.preset};
-  const std::string& file = origin.config.empty() ? origin.weights : origin.config;
-  if (!file.empty()) return {read_hf_config(file).model, file};
+  if (!origin.config.empty()) return {read_hf_config(origin.config).model, origin.config};
+  if (!origin.weights.empty()) return {stored_model(origin.weights), origin.weights};
   return {family_defaults(given.model.family), ""};
 }
 
@@ -74,7 +75,7 @@ bool is_free(const std::string& key, const ModelConfig& model) {
 // Weights fix what they are weights of.
 void check_weights(const RunConfig& config, const FieldList& options) {
   if (config.origin.weights.empty()) return;
-  ModelConfig stored = read_hf_config(config.origin.weights).model;
+  ModelConfig stored = stored_model(config.origin.weights);
   ModelConfig wanted = config.model;
   const FieldList stored_fields = list_model(stored);
   const FieldList wanted_fields = list_model(wanted);

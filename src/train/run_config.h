@@ -26,7 +26,8 @@ struct ModelOrigin {
     v("preset", preset, "a known model, such as gpt2-124m");
     v("config", config, "a config.json of Hugging Face, or the folder that has it");
     v("weights", weights,
-      "a Hugging Face folder: training starts from its weights; its config.json is implied");
+      "a Hugging Face folder or a checkpoint: training starts from its weights; its model is "
+      "implied");
   }
 };
 

@@ -3,8 +3,9 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "ckpt/foreign.h"
 #include "comm/process_world.h"
-#include "hf/hf_source.h"
+#include "train/initial_weights.h"
 
 namespace orthant {
 namespace {
@@ -113,6 +114,7 @@ Weights find_weights(const RunConfig& config) {
       weights.passed_over = std::move(passed_over);
       return weights;
     }
+    if (!newest && config.checkpoint.resume) refuse_foreign(config.checkpoint.dir);
     if (!newest && config.checkpoint.resume && !weights.passed_over.empty()) {
       fail_user(
           "checkpoint.dir={} has no whole checkpoint: {}; restore one, name another folder, or "
@@ -122,12 +124,13 @@ Weights find_weights(const RunConfig& config) {
     }
   }
   if (!config.origin.weights.empty()) {
-    weights.source = std::make_unique<HfSource>(config.model, config.origin.weights);
-    weights.origin = "Hugging Face folder " + config.origin.weights;
-  } else {
-    weights.source = std::make_unique<InitSource>(static_cast<std::uint64_t>(config.train.seed));
-    weights.origin = fmt::format("initial values of seed {}", config.train.seed);
+    Weights initial = initial_weights(config.model, config.origin.weights);
+    initial.passed_over.insert(initial.passed_over.begin(), weights.passed_over.begin(),
+                               weights.passed_over.end());
+    return initial;
   }
+  weights.source = std::make_unique<InitSource>(static_cast<std::uint64_t>(config.train.seed));
+  weights.origin = fmt::format("initial values of seed {}", config.train.seed);
   return weights;
 }
 

@@ -1,7 +1,12 @@
 // The command line of orthant generate: the prompt and the text on standard output, nothing else.
+#include <cstdio>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "data/unicode.h"
 #include "tests/support/fixture.h"
@@ -67,6 +72,40 @@ TEST_F(GenerateCommand, SeedAndTemperatureChangeTheText) {
   EXPECT_EQ(generate(line).out, greedy);
   line.back() = "--top-k=1";
   EXPECT_EQ(generate(line).out, greedy);
+}
+
+TEST_F(GenerateCommand, RanksWriteTheTextOfOne) {
+  const std::vector<std::string> line = {folder_, "--prompt=The", "--tokens=20", "--temperature=0"};
+  const std::string text = generate(line).out;
+  for (const char* option : {"--tp=2", "--pp=2"}) {
+    std::vector<std::string> ranks = line;
+    ranks.emplace_back(option);
+    const Outcome outcome = generate(ranks);
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    EXPECT_EQ(outcome.out, text) << option;
+  }
+}
+
+TEST_F(GenerateCommand, PromptsOfAFileAreWrittenInBatches) {
+  const std::string file = testing::TempDir() + "orthant-prompts";
+  std::ofstream(file) << "The\n\nA longer one\nI\n";
+  const std::vector<std::string> line = {folder_, "--prompts", file, "--tokens=12"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), line.begin(), line.end());
+    return generate(more);
+  };
+  const Outcome alone = with({"--batch=1"});
+  EXPECT_EQ(alone.status, 0) << alone.error;
+  const std::vector<std::string> lines = split(alone.out, '\n');
+  ASSERT_EQ(lines.size(), 4U) << alone.out;  // the last is empty
+  EXPECT_EQ(Json::parse(lines[1])["prompt"], "A longer one");
+  EXPECT_EQ(Json::parse(lines[1])["tokens"], 12);
+  EXPECT_EQ(with({"--batch=2"}).out, alone.out);
+  EXPECT_EQ(with({"--batch=8", "--tp=2", "--pp=2"}).out, alone.out);
+  EXPECT_EQ(with({"--prompt=x"}).status, 2);
+  EXPECT_EQ(with({"--batch=0"}).status, 2);
+  EXPECT_EQ(generate({folder_}).status, 2);
+  std::remove(file.c_str());
 }
 
 TEST_F(GenerateCommand, SaysWhenLearnedPositionsEndTheText) {

@@ -167,6 +167,59 @@ TEST_F(Resume, AKilledRunLeavesAWholeCheckpoint) {
   }
 }
 
+// model.weights takes a checkpoint's weights and nothing else of it: as if they had been exported.
+TEST_F(Resume, WeightsAloneBeginANewRun) {
+  expect_trains({});
+  ASSERT_EQ(run({"convert", "ckpt", "hf"}).status, 0);
+  const std::vector<std::string> options =
+      with(layout(2, 2, 1), {"--optimizer.lr=0.001", "--train.steps=3"});
+  for (const std::string& from :
+       {std::string("hf"), std::string("ckpt"), "ckpt/" + step_folder(4)}) {
+    const std::string name = from == "hf" ? "0" : "1";
+    fs::remove_all(at("ckpt1"));
+    fs::remove_all(at("log1"));
+    const Finished done = train(with(options, {"--model.weights=" + from, "--log.dir=log" + name,
+                                               "--checkpoint.dir=ckpt" + name}));
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_EQ(losses("log" + name).size(), 3U);
+    EXPECT_EQ(losses("log" + name), losses("log0"));
+    EXPECT_TRUE(files_of("ckpt" + name + "/" + step_folder(3)) ==
+                files_of("ckpt0/" + step_folder(3)));
+  }
+  expect_train_refused({"--model.weights=ckpt", "--model.layers=2", "--checkpoint.dir=ckpt2"},
+                       {"model.layers=2", "does not fit the weights in ckpt"});
+}
+
+// A model that has learned a text tells its words from others.
+TEST_F(Resume, ATrainedModelChoosesWhatItHasRead) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    text += i % 2 == 0 ? "the cat sat on the mat. " : "a dog ran to the sea. ";
+  }
+  write_content(at("text.txt"), text);
+  ASSERT_EQ(run({"data", "pack", "text.txt", "--tokenizer", "bytes", "--output", "corpus"}).status,
+            0);
+  expect_trains({"--train.steps=150"});
+  write_content(at("tasks.jsonl"),
+                R"({"context": "the cat sat on", "choices": [" the sky.", " the mat."], "answer": 1}
+{"context": "a dog ran to ", "choices": ["the sea.", "xqzvkjw.", "sea the."], "answer": 0}
+)");
+  const Finished done = run({"score", "ckpt", "--choices", "tasks.jsonl", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(Json::parse(done.out)["accuracy"], 1.0) << done.out;
+  expect_refused({"score", "ckpt", "--choices", "run.toml"}, 2, {"run.toml:1 is no JSON object"});
+}
+
+TEST_F(Resume, ACheckpointOfAnotherProgramIsRefusedByName) {
+  fs::create_directories(at("theirs/global_step10"));
+  write_content(at("theirs/latest"), "global_step10");
+  write_content(at("theirs/global_step10/mp_rank_00_model_states.pt"), "x");
+  expect_train_refused({"--checkpoint.dir=theirs"}, {"a checkpoint of DeepSpeed"});
+  expect_train_refused({"--model.weights=theirs"}, {"a checkpoint of DeepSpeed"});
+  expect_refused({"convert", "theirs", "hf"}, 2, {"a checkpoint of DeepSpeed"});
+  expect_refused({"generate", "theirs", "--prompt", "a"}, 2, {"a checkpoint of DeepSpeed"});
+}
+
 TEST_F(Resume, BeginningAgainSaysWhatStaysNewest) {
   expect_trains({});
   const Finished again = train({"--checkpoint.resume=false", "--train.steps=2"});

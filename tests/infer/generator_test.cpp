@@ -1,8 +1,13 @@
 // Generation with the cache computes what the whole forward pass does, in the memory planned.
 #include "infer/generator.h"
 
+#include <array>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
+#include "infer/choices.h"
+#include "infer/write_text.h"
 #include "tests/support/close.h"
 #include "tests/support/fixture.h"
 
@@ -111,6 +116,41 @@ TEST_P(CachedLogits, EqualTheWholeForwardInBf16) {
   compare(DType::kBF16, 0.03);
 }
 
+// Choices that share a context and one that does not: each has the sum of its tokens' losses in a
+// whole forward pass, with the sign turned.
+TEST_P(CachedLogits, ScoreChoicesAsTheWholeForwardDoes) {
+  const Fixture fixture(GetParam());
+  const HfSource source(fixture.model, fixture.folder);
+  const auto V = static_cast<std::size_t>(fixture.model.vocab);
+  TaskTokens task;
+  for (const auto& [begin, first, count] :
+       {std::array<std::size_t, 3>{0, 5, 9}, {0, 5, 6}, {20, 7, 12}, {0, 5, 9}}) {
+    ChoiceTokens one{.tokens = {}, .first = first, .bytes = 1};
+    const auto tokens = std::span(fixture.tokens).subspan(begin, count);
+    one.tokens.assign(tokens.begin(), tokens.end());
+    one.tokens.back() = static_cast<std::int32_t>(task.size());  // the choices differ
+    task.push_back(std::move(one));
+  }
+  Bed bed(choices_config(fixture.model, DType::kF32, {task}), source);
+  const std::vector<double> scores = score_choices(bed.generator, task);
+  ASSERT_EQ(scores.size(), task.size());
+  for (std::size_t i = 0; i < task.size(); ++i) {
+    const std::vector<std::int32_t>& tokens = task[i].tokens;
+    const std::vector<double> whole = whole_logits(fixture, source, tokens, DType::kF32);
+    double expected = 0;
+    for (std::size_t t = task[i].first; t < tokens.size(); ++t) {
+      const auto logits = std::span(whole).subspan((t - 1) * V, V);
+      double sum = 0;
+      for (const double logit : logits) {
+        sum += std::exp(logit);
+      }
+      expected += logits[static_cast<std::size_t>(tokens[t])] - std::log(sum);
+    }
+    EXPECT_NEAR(scores[i], expected, 1e-4) << "choice " << i;
+  }
+  EXPECT_EQ(bed.generator.memory(), bed.plan);
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, CachedLogits,
                          testing::Values("gpt2-tiny", "bloom-tiny", "llama-tiny"),
                          [](const auto& info) {
@@ -135,7 +175,8 @@ std::vector<std::int32_t> written(Bed& bed, const SamplerConfig& config,
   bed.generator.restart();
   Sampler sampler(config);
   std::vector<std::int32_t> tokens;
-  write_text(bed.generator, sampler, request, [&](std::int32_t t) { tokens.push_back(t); });
+  write_texts(bed.generator, sampler, std::span(&request, 1),
+              [&](std::size_t, std::int32_t t) { tokens.push_back(t); });
   return tokens;
 }
 
@@ -200,9 +241,9 @@ TEST(WriteText, ChoosesOnlyIdsThatTheTokenizerHas) {
 
 TEST(GeneratorConfig, LearnedPositionsEndTheText) {
   const ModelConfig model = small_model("gpt");
-  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 10, 5)), 5);
-  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 10, 50)), 7);
-  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 16, 50)), 1);
+  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 10, 5), 10), 5);
+  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 10, 50), 10), 7);
+  EXPECT_EQ(tokens_that_fit(generator_config(model, DType::kF32, 16, 50), 16), 1);
   const InitSource source(3);
   Bed bed(generator_config(model, DType::kF32, 16, 50), source);
   const TextRequest request{
@@ -231,7 +272,7 @@ TEST(GeneratorConfig, RefusesTextsOfNoOrTooManyTokens) {
 TEST(GeneratorConfig, OtherPositionsGoOnPastMaxPositions) {
   for (const char* family : {"bloom", "llama"}) {
     const GeneratorConfig config = generator_config(small_model(family), DType::kF32, 20, 30);
-    EXPECT_EQ(tokens_that_fit(config), 30) << family;
+    EXPECT_EQ(tokens_that_fit(config, 20), 30) << family;
     const InitSource source(3);
     Bed bed(config, source);
     const TextRequest request{

@@ -134,7 +134,7 @@ TEST_F(TextModels, APromptOfAnotherVocabularyIsRefused) {
   const std::string message = refusal([&] { encode_prompt(*tokenizer, text, "0z"); });
   EXPECT_NE(message.find("token 122, model.vocab=50"), std::string::npos) << message;
   const std::string empty = refusal([&] { encode_prompt(*tokenizer, text, ""); });
-  EXPECT_NE(empty.find("--prompt is empty"), std::string::npos) << empty;
+  EXPECT_NE(empty.find("the prompt is empty"), std::string::npos) << empty;
 }
 
 TEST(HuggingFaceFolders, AreWrittenWith) {
