@@ -72,10 +72,9 @@ std::vector<TextEnd> write_texts(
       break;
     }
   }
-  std::vector<TextEnd> ends;
-  for (const Writing& text : texts) {
-    ends.push_back(text.end);
-  }
+  std::vector<TextEnd> ends(texts.size());
+  std::transform(texts.begin(), texts.end(), ends.begin(),
+                 [](const Writing& text) { return text.end; });
   return ends;
 }
 
