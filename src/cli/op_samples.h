@@ -67,6 +67,7 @@ void add_attention(Meter& meter, const std::string& shape, const AttentionShape&
                         .lse = bed.alloc({n.B, n.H, n.S}, DType::kF32),
                         .qkv = bed.values({T, width}, type),
                         .slopes = {},
+                        .positions = {},
                         .sample_ids = bed.samples(n.B),
                         .step_state = bed.step_state(),
                         .shape = n};
@@ -78,6 +79,7 @@ void add_attention(Meter& meter, const std::string& shape, const AttentionShape&
                         .lse = bed.alloc({n.B, n.H, n.S}, DType::kF32),
                         .qkv = bed.values({T, width}, type),
                         .slopes = {},
+                        .positions = {},
                         .sample_ids = bed.samples(n.B),
                         .step_state = bed.step_state(),
                         .shape = n};

@@ -50,6 +50,7 @@ void check(const AttentionFwd& a) {
   expect.out("o", a.o, {T, n.H * n.D}, type);
   expect.out("lse", a.lse, {n.B, n.H, n.S}, wide(type));
   if (a.slopes.present()) expect.in("slopes", a.slopes, {n.H}, DType::kF32);
+  if (a.positions.present()) expect.in("positions", a.positions, {T}, DType::kI32);
   expect_dropout(expect, n, a.sample_ids, a.step_state);
   expect.no_overlap({});
 }
@@ -69,6 +70,7 @@ void check(const AttentionBwd& a) {
   expect.in("lse", a.lse, {n.B, n.H, n.S}, wide(type));
   expect.out("dqkv", a.dqkv, a.qkv.shape, type);
   if (a.slopes.present()) expect.in("slopes", a.slopes, {n.H}, DType::kF32);
+  if (a.positions.present()) expect.in("positions", a.positions, {T}, DType::kI32);
   expect_dropout(expect, n, a.sample_ids, a.step_state);
   expect.no_overlap({{a.dqkv, a.qkv}});
 }

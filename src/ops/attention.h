@@ -1,5 +1,6 @@
-// Causal scaled dot-product attention with grouped heads, ALiBi and dropout; the scores are never
-// stored. One row of qkv is H query heads, then G key heads, then G value heads, D elements each.
+// Causal scaled dot-product attention with grouped heads, ALiBi, dropout and documents that do not
+// see each other; the scores are never stored. One row of qkv is H query heads, then G key heads,
+// then G value heads, D elements each.
 #pragma once
 
 #include <array>
@@ -27,17 +28,21 @@ struct AttentionShape {
 };
 
 // o = softmax(scale * q k^T + slope * (key position - query position), causal) v
+//
+// `positions` count from 0 in each document of a sequence: query i sees keys i - positions[i] to i.
+// In a sequence positions[i] is 0 or positions[i - 1] + 1, and positions[0] is 0.
 struct AttentionFwd {
   static constexpr std::string_view kName = "attention_fwd";
   Tensor o;           // [T,H*D]        out
   Tensor lse;         // [B,H,S] f32    out: log of the sum of exponentials, kept for backward
   Tensor qkv;         // [T,(H+2G)*D]
   Tensor slopes;      // [H] f32        ALiBi; may be absent
+  Tensor positions;   // [T] i32        may be absent: a sequence is one document
   Tensor sample_ids;  // [B] i64        for dropout; may be absent when dropout is 0
   Tensor step_state;  // StepState      for dropout; may be absent when dropout is 0
   AttentionShape shape;
   auto writes() const { return std::array{o, lse}; }
-  auto reads() const { return std::array{qkv, slopes, sample_ids, step_state}; }
+  auto reads() const { return std::array{qkv, slopes, positions, sample_ids, step_state}; }
 };
 
 struct AttentionBwd {
@@ -48,11 +53,14 @@ struct AttentionBwd {
   Tensor lse;         // [B,H,S] f32
   Tensor qkv;         // [T,(H+2G)*D]
   Tensor slopes;      // [H] f32        may be absent
+  Tensor positions;   // [T] i32        may be absent
   Tensor sample_ids;  // [B] i64        may be absent when dropout is 0
   Tensor step_state;  // StepState      may be absent when dropout is 0
   AttentionShape shape;
   auto writes() const { return std::array{dqkv}; }
-  auto reads() const { return std::array{do_, o, lse, qkv, slopes, sample_ids, step_state}; }
+  auto reads() const {
+    return std::array{do_, o, lse, qkv, slopes, positions, sample_ids, step_state};
+  }
 };
 
 // Generation: appends the keys and values of S new tokens at `start` of the cache, then each new
@@ -73,7 +81,7 @@ struct AttentionCached {
 void check(const AttentionFwd& a);
 void check(const AttentionBwd& a);
 void check(const AttentionCached& a);
-Cost cost(const AttentionFwd& a);  // counts the causal half
+Cost cost(const AttentionFwd& a);  // counts the causal half, as of one document
 Cost cost(const AttentionBwd& a);  // five products: the scores are computed again
 Cost cost(const AttentionCached& a);
 std::int64_t workspace_bytes(const AttentionFwd& a);

@@ -7,6 +7,14 @@ namespace {
 
 constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
 
+template <class Op>
+bool cudnn_has(const Op& a) {
+  const AttentionShape& n = a.shape;
+  const bool has_type = a.qkv.dtype == DType::kBF16 || a.qkv.dtype == DType::kF16;
+  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && n.dropout == 0 &&
+         a.positions.absent();
+}
+
 }  // namespace
 
 namespace cuda {
@@ -25,9 +33,12 @@ std::int64_t norm_bwd_blocks(std::int64_t T) {
   return std::clamp<std::int64_t>((T + 7) / 8, 1, kBlocks);
 }
 
-bool is_fused(DType type, const AttentionShape& n) {
-  const bool has_type = type == DType::kBF16 || type == DType::kF16;
-  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && n.dropout == 0;
+bool is_fused(const AttentionFwd& a) {
+  return cudnn_has(a);
+}
+
+bool is_fused(const AttentionBwd& a) {
+  return cudnn_has(a);
 }
 
 std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target) {
@@ -68,12 +79,11 @@ std::int64_t cuda_workspace_bytes(const EmbeddingBwd& a, Target /*target*/) {
 }
 
 std::int64_t cuda_workspace_bytes(const AttentionFwd& a, Target /*target*/) {
-  return cuda::is_fused(a.qkv.dtype, a.shape) ? cuda::kFusedFwdBytes : 0;
+  return cuda::is_fused(a) ? cuda::kFusedFwdBytes : 0;
 }
 
 std::int64_t cuda_workspace_bytes(const AttentionBwd& a, Target target) {
-  return cuda::is_fused(a.qkv.dtype, a.shape) ? cuda::fused_bwd_bytes(a.shape, target)
-                                              : workspace_bytes(a);
+  return cuda::is_fused(a) ? cuda::fused_bwd_bytes(a.shape, target) : workspace_bytes(a);
 }
 
 }  // namespace orthant

@@ -35,8 +35,9 @@ std::int64_t column_sum_parts(std::int64_t T, std::int64_t O);
 std::int64_t norm_bwd_blocks(std::int64_t T);
 
 // Whether cuDNN computes this attention: 16-bit types, head widths of whole 16 bytes up to 256, no
-// dropout (its masks are not ours). Our own kernel does the rest.
-bool is_fused(DType type, const AttentionShape& n);
+// dropout (its masks are not ours), one document in a sequence. Our own kernel does the rest.
+bool is_fused(const AttentionFwd& a);
+bool is_fused(const AttentionBwd& a);
 // What the fused forward may take: cuDNN wants a few bytes.
 inline constexpr std::int64_t kFusedFwdBytes = std::int64_t{64} << 10;
 // Scratch of the fused backward: an f32 sum of dq (where deterministic: 16-bit gradients of all

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <vector>
 
 #include "tests/ops/op_case.h"
 
@@ -11,22 +12,31 @@ struct AttentionSize {
   std::int64_t B, S, H, G, D;
   bool has_slopes = false;
   double dropout = 0;
+  std::vector<std::int64_t> documents = {};  // lengths, again and again; empty: one a sequence
 };
 
 // One token, odd sizes, grouped and single key-value heads, head counts that are no power of two,
-// sequences around the blocks that a fast kernel works in.
-inline constexpr AttentionSize kAttentionSizes[] = {{1, 1, 1, 1, 1},
-                                                    {2, 1, 3, 3, 8},
-                                                    {1, 7, 2, 2, 5},
-                                                    {2, 33, 4, 2, 16},
-                                                    {1, 65, 6, 1, 24},
-                                                    {3, 16, 4, 4, 64},
-                                                    {1, 130, 2, 1, 32},
-                                                    {2, 19, 6, 6, 12, true},
-                                                    {1, 70, 5, 5, 64, true},
-                                                    {2, 21, 4, 2, 8, false, 0.2},
-                                                    {1, 37, 3, 1, 16, true, 0.5},
-                                                    {1, 129, 2, 2, 80}};
+// sequences around the blocks that a fast kernel works in. Documents of one token, of blocks, that
+// end where blocks do and beside it, and longer than a sequence.
+inline const AttentionSize kAttentionSizes[] = {{1, 1, 1, 1, 1},
+                                                {2, 1, 3, 3, 8},
+                                                {1, 7, 2, 2, 5},
+                                                {2, 33, 4, 2, 16},
+                                                {1, 65, 6, 1, 24},
+                                                {3, 16, 4, 4, 64},
+                                                {1, 130, 2, 1, 32},
+                                                {2, 19, 6, 6, 12, true},
+                                                {1, 70, 5, 5, 64, true},
+                                                {2, 21, 4, 2, 8, false, 0.2},
+                                                {1, 37, 3, 1, 16, true, 0.5},
+                                                {1, 129, 2, 2, 80},
+                                                {2, 9, 2, 1, 8, false, 0, {1}},
+                                                {1, 7, 2, 2, 5, false, 0, {50}},
+                                                {2, 33, 4, 2, 16, false, 0, {3, 1, 7}},
+                                                {1, 300, 2, 1, 32, true, 0, {96, 97, 1, 60}},
+                                                {1, 400, 2, 2, 8, false, 0, {128, 127, 3}},
+                                                {2, 290, 2, 1, 40, false, 0.3, {31, 250}},
+                                                {1, 700, 1, 1, 64, false, 0, {330, 12, 288}}};
 
 // slope of head h of n heads: the series of 2^(-8/n) where n is a power of two; others take every
 // second of the series of twice as many heads, as BLOOM does.
@@ -57,16 +67,36 @@ inline AttentionShape attention_shape(const AttentionSize& n) {
           .num_all_heads = n.H + 2};
 }
 
+// Of each token in its document. Sequence b begins b tokens into the row of documents, so that its
+// first document is cut.
+inline std::vector<std::int64_t> document_positions(const AttentionSize& n) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t b = 0; b < n.B; ++b) {
+    std::size_t document = 0;
+    std::int64_t rest = n.documents[0] - b;
+    for (std::int64_t s = 0, position = 0; s < n.S; ++s, ++position, --rest) {
+      if (rest <= 0) {
+        rest = n.documents[++document % n.documents.size()];
+        position = 0;
+      }
+      positions.push_back(position);
+    }
+  }
+  return positions;
+}
+
 inline AttentionFwd attention_fwd(OpBed& bed, const AttentionSize& n, DType type) {
   const std::int64_t T = n.B * n.S;
   AttentionFwd a{.o = bed.out({T, n.H * n.D}, type),
                  .lse = bed.out({n.B, n.H, n.S}, type == DType::kF64 ? type : DType::kF32),
                  .qkv = bed.normal("qkv", {T, (n.H + 2 * n.G) * n.D}, type),
                  .slopes = {},
+                 .positions = {},
                  .sample_ids = {},
                  .step_state = {},
                  .shape = attention_shape(n)};
   if (n.has_slopes) a.slopes = bed.floats({n.H}, DType::kF32, alibi_slopes(n.H));
+  if (!n.documents.empty()) a.positions = bed.whole({T}, DType::kI32, document_positions(n));
   if (n.dropout > 0) {
     a.sample_ids = bed.whole("samples", {n.B}, DType::kI64, 0, 1000);
     a.step_state = bed.step_state({.step = 3, .seed = 7});
@@ -82,13 +112,15 @@ inline AttentionBwd attention_bwd(OpBed& bed, const AttentionFwd& fwd) {
           .lse = fwd.lse,
           .qkv = fwd.qkv,
           .slopes = fwd.slopes,
+          .positions = fwd.positions,
           .sample_ids = fwd.sample_ids,
           .step_state = fwd.step_state,
           .shape = fwd.shape};
 }
 
 inline std::string attention_variant(const AttentionSize& n) {
-  return std::string(n.has_slopes ? "alibi" : "plain") + (n.dropout > 0 ? "_dropout" : "");
+  return std::string(n.has_slopes ? "alibi" : "plain") + (n.dropout > 0 ? "_dropout" : "") +
+         (n.documents.empty() ? "" : "_documents");
 }
 
 inline void add_attention_cases(OpCases& cases, DType type) {

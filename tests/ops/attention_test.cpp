@@ -1,10 +1,11 @@
-// Attention: gradients, causality, agreement of the cached form, and dropout that does not depend
-// on the layout.
+// Attention: gradients, causality, documents that are as if alone, agreement of the cached form,
+// and dropout that does not depend on the layout.
 #include <cmath>
 #include <cstring>
 
 #include <gtest/gtest.h>
 
+#include "ops/processor.h"
 #include "tests/ops/attention_cases.h"
 #include "tests/support/grad_check.h"
 
@@ -37,6 +38,102 @@ TEST(Attention, BackwardOfGroupedHeadsMatchesFiniteDifferences) {
 
 TEST(Attention, BackwardWithSlopesAndDropoutMatchesFiniteDifferences) {
   expect_gradients({.B = 2, .S = 6, .H = 3, .G = 3, .D = 2, .has_slopes = true, .dropout = 0.4});
+}
+
+TEST(Attention, BackwardWithDocumentsMatchesFiniteDifferences) {
+  expect_gradients({.B = 2, .S = 7, .H = 2, .G = 1, .D = 3, .documents = {3, 1, 2}});
+  expect_gradients({.B = 1,
+                    .S = 6,
+                    .H = 3,
+                    .G = 3,
+                    .D = 2,
+                    .has_slopes = true,
+                    .dropout = 0.4,
+                    .documents = {2, 3}});
+}
+
+// Rows first.. of a sequence's qkv as a sequence of their own.
+AttentionFwd alone(OpBed& bed, const AttentionFwd& whole, std::int64_t first, std::int64_t count) {
+  AttentionFwd part = whole;
+  part.shape.B = 1;
+  part.shape.S = count;
+  part.positions = {};
+  part.o = bed.out({count, whole.o.shape[1]}, whole.o.dtype);
+  part.lse = bed.out({1, whole.shape.H, count}, whole.lse.dtype);
+  part.qkv = whole.qkv.rows(first, count);
+  return part;
+}
+
+TEST(Attention, DocumentsAreAsIfEachWereAlone) {
+  for (const bool has_slopes : {false, true}) {
+    AttentionSize n = {.B = 1, .S = 12, .H = 4, .G = 2, .D = 6, .has_slopes = has_slopes};
+    n.documents = {4, 1, 7};
+    OpBed bed("ref");
+    const AttentionFwd packed = attention_fwd(bed, n, kF64);
+    const AttentionBwd packed_bwd = attention_bwd(bed, packed);
+    bed.run(packed);
+    bed.run(packed_bwd);
+    std::int64_t first = 0;
+    for (const std::int64_t count : n.documents) {
+      const AttentionFwd fwd = alone(bed, packed, first, count);
+      AttentionBwd bwd = attention_bwd(bed, fwd);
+      bwd.do_ = packed_bwd.do_.rows(first, count);
+      bed.run(fwd);
+      bed.run(bwd);
+      expect_close(packed.o.rows(first, count), fwd.o, 1e-14, "o");
+      expect_close(packed_bwd.dqkv.rows(first, count), bwd.dqkv, 1e-14, "dqkv");
+      first += count;
+    }
+  }
+}
+
+// What a document computes does not depend on a bit of the others.
+TEST(Attention, NoBitOfADocumentDependsOnAnother) {
+  for (const CpuLevel level : processor_features().levels) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      AttentionSize n = {.B = 1, .S = 500, .H = 2, .G = 1, .D = 32};
+      n.documents = {90, 110, 300};
+      OpBed bed(ops_kind(level), 2);
+      const AttentionFwd fwd = attention_fwd(bed, n, type);
+      const AttentionBwd bwd = attention_bwd(bed, fwd);
+      bed.run(fwd);
+      bed.run(bwd);
+      const std::vector<double> o = values_of(fwd.o.rows(90, 110));
+      const std::vector<double> dqkv = values_of(bwd.dqkv.rows(90, 110));
+      for (const auto& [first, count] : {std::pair{0, 90}, {200, 300}}) {
+        bed.set(fwd.qkv.rows(first, count),
+                std::vector<double>(static_cast<std::size_t>(count) * 4 * 32, 3.5));
+      }
+      bed.run(fwd);
+      bed.run(bwd);
+      EXPECT_EQ(values_of(fwd.o.rows(90, 110)), o);
+      EXPECT_EQ(values_of(bwd.dqkv.rows(90, 110)), dqkv);
+    }
+  }
+}
+
+TEST(Attention, OneDocumentHasTheBitsOfNone) {
+  for (const CpuLevel level : processor_features().levels) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      for (const std::int64_t S : {1, 33, 96, 300, 600}) {
+        AttentionSize n = {.B = 2, .S = S, .H = 4, .G = 2, .D = 24, .has_slopes = true};
+        OpBed plain(ops_kind(level), 2);
+        OpBed single(ops_kind(level), 2);
+        const AttentionFwd plain_fwd = attention_fwd(plain, n, type);
+        const AttentionBwd plain_bwd = attention_bwd(plain, plain_fwd);
+        n.documents = {1000};
+        const AttentionFwd fwd = attention_fwd(single, n, type);
+        const AttentionBwd bwd = attention_bwd(single, fwd);
+        plain.run(plain_fwd);
+        plain.run(plain_bwd);
+        single.run(fwd);
+        single.run(bwd);
+        EXPECT_EQ(values_of(fwd.o), values_of(plain_fwd.o)) << S;
+        EXPECT_EQ(values_of(fwd.lse), values_of(plain_fwd.lse)) << S;
+        EXPECT_EQ(values_of(bwd.dqkv), values_of(plain_bwd.dqkv)) << S;
+      }
+    }
+  }
 }
 
 TEST(Attention, TheFirstTokenSeesItselfAlone) {

@@ -122,6 +122,10 @@ TEST(Check, AttentionNamesItsNumbers) {
   a = attention_fwd(bed, n, kF32);
   a.shape.num_all_heads = 4;
   EXPECT_EQ(refusal(bed, a), "attention_fwd: heads 1..4 are not among num_all_heads=4");
+  a = attention_fwd(bed, n, kF32);
+  a.positions = bed.whole("positions", {4}, DType::kI32, 0, 0);
+  EXPECT_EQ(refusal(bed, a),
+            "attention_fwd: positions is [4], qkv is [8,16]; positions must be [8]");
 }
 
 TEST(Check, NumbersLieInTheirRange) {

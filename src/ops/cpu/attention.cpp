@@ -54,19 +54,37 @@ Blocks carve(float* scratch, std::int64_t D) {
           .total = carver.take(rows + kLanes)};
 }
 
-// The rows of a tile of scores [kTileRows, kKeys] become probabilities not yet divided; `visible`
-// keys are seen by the last row. Returns what earlier sums must be multiplied by.
-Floats online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query,
-                      std::int64_t visible, float* scores, float* highest, float* total) {
+// Queries of a tile, the first at position `query`, and what they see of a block of keys.
+struct Place {
+  std::int64_t query;
+  std::int64_t key;      // position of the block's first key
+  std::int64_t first;    // no row sees a key of the block before this one: whole panels
+  std::int64_t visible;  // keys that the last row sees
+};
+
+// The rows of a tile of scores [kTileRows, kKeys] become probabilities not yet divided. Returns
+// what earlier sums must be multiplied by.
+Floats online_softmax(const HeadRule& rule, const Place& at, float* scores, float* highest,
+                      float* total) {
   alignas(64) float peaks[kLanes];
   store(peaks, splat(kNone));
   for (int r = 0; r < kTileRows; ++r) {
-    const std::int64_t seen = std::min(visible, query + r - key + 1);
+    const std::int64_t seen = std::min(at.visible, at.query + r - at.key + 1);
+    const std::int64_t hidden = rule.first_key(at.query + r) - at.key;
     float* row = scores + r * kKeys;
     Floats peak = splat(kNone);
-    for (std::int64_t j = 0; j < visible; j += kLanes) {
-      Floats x = scaled_scores(load(row + j), rule, key + j, query + r);
-      if (j + kLanes > seen) x = select(lanes_below(seen - j), x, splat(kNone));
+    const auto score = [&](std::int64_t j) {
+      const Floats x = scaled_scores(load(row + j), rule, at.key + j, at.query + r);
+      return j + kLanes > seen ? select(lanes_below(seen - j), x, splat(kNone)) : x;
+    };
+    std::int64_t j = at.first;
+    for (; j < hidden && j < at.visible; j += kLanes) {
+      const Floats x = select(lanes_below(hidden - j), splat(kNone), score(j));
+      store(row + j, x);
+      peak = max(x, peak);
+    }
+    for (; j < at.visible; j += kLanes) {
+      const Floats x = score(j);
       store(row + j, x);
       peak = max(x, peak);
     }
@@ -75,8 +93,9 @@ Floats online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query
   const Floats before = load(highest);
   const Floats after = max(load(peaks), before);
   store(highest, after, Tail{kTileRows});
+  const Floats from = shift_of(after);
   alignas(64) float shifts[kLanes];
-  store(shifts, after);
+  store(shifts, from);
   alignas(64) float row_totals[kLanes] = {};
   alignas(64) std::uint32_t words[kKeys + 2 * kWordsAtOnce];
   for (int r = 0; r < kTileRows; ++r) {
@@ -85,11 +104,11 @@ Floats online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query
     const std::uint32_t* word = nullptr;
     if (rule.drops) {
       const std::uint64_t first =
-          rule.first_element + static_cast<std::uint64_t>((query + r) * rule.S + key);
-      word = rule.dropout.words(first, visible, words);
+          rule.first_element + static_cast<std::uint64_t>((at.query + r) * rule.S + at.key);
+      word = rule.dropout.words(first, at.visible, words);
     }
     Floats row_total = zero();
-    for (std::int64_t j = 0; j < visible; j += kLanes) {
+    for (std::int64_t j = at.first; j < at.visible; j += kLanes) {
       Floats p = exp(load(row + j) - shift);
       row_total += p;
       if (rule.drops) p = p * rule.dropout.factors(word + j);
@@ -97,18 +116,18 @@ Floats online_softmax(const HeadRule& rule, std::int64_t key, std::int64_t query
     }
     row_totals[r] = sum(row_total);
   }
-  const Floats factor = exp(before - after);
+  const Floats factor = exp(before - from);
   store(total, fma(load(total), factor, load(row_totals)), Tail{kTileRows});
   return factor;
 }
 
-// sums = sums * factor of the row + p v
-void add_values(const float* p, const float* v, std::int64_t keys, std::int64_t visible,
+// sums = sums * factor of the row + p v, over `count` keys; a panel of v has `keys`.
+void add_values(const float* p, const float* v, std::int64_t keys, std::int64_t count,
                 std::int64_t padded, Floats factors, float* sums) {
   alignas(64) float factor[kLanes];
   store(factor, factors);
   for (std::int64_t d = 0; d < padded; d += kTileColumns) {
-    const Tile tile = tile_product<kKeys, 1>(visible, p, v + d * keys, kTileColumns);
+    const Tile tile = tile_product<kKeys, 1>(count, p, v + d * keys, kTileColumns);
 #pragma GCC unroll 12
     for (int r = 0; r < kTileRows; ++r) {
       float* to = sums + r * padded + d;
@@ -119,19 +138,19 @@ void add_values(const float* p, const float* v, std::int64_t keys, std::int64_t 
   }
 }
 
-// The queries of a tile at `panel` of the block, the first at position `query`, against a block of
-// keys.
+// The queries of a tile at `panel` of the block against a block of keys.
 void attend_panel(const HeadRule& rule, const Blocks& blocks, std::int64_t D, std::int64_t panel,
-                  std::int64_t query, std::int64_t key, std::int64_t keys, std::int64_t visible) {
+                  const Place& at, std::int64_t keys) {
   alignas(64) float scores[kTileRows * kKeys];
-  for (std::int64_t j = 0; j < visible; j += kTileColumns) {
+  for (std::int64_t j = at.first; j < at.visible; j += kTileColumns) {
     store_tile(tile_product<1, kTileRows>(D, blocks.q + panel * D, blocks.k + j * D, kTileColumns),
                scores + j, kKeys);
   }
-  const Floats factors = online_softmax(rule, key, query, visible, scores, blocks.highest + panel,
-                                        blocks.total + panel);
+  const Floats factors =
+      online_softmax(rule, at, scores, blocks.highest + panel, blocks.total + panel);
   const std::int64_t padded = round_up(D, kTileColumns);
-  add_values(scores, blocks.v, keys, visible, padded, factors, blocks.sums + panel * padded);
+  add_values(scores + at.first, blocks.v + at.first * kTileColumns, keys, at.visible - at.first,
+             padded, factors, blocks.sums + panel * padded);
 }
 
 template <class T>
@@ -161,15 +180,21 @@ void attend(const Head<T>& head, std::int64_t first, std::int64_t rows, float* s
   std::fill(blocks.total, blocks.total + all_rows + kLanes - kTileRows, 0.0F);
   pack_rows<kTileRows>(head.q.at(first), head.q.stride, rows, D, blocks.q);
   const std::int64_t query = head.start + first;
-  for (std::int64_t key = 0; key < query + rows; key += kKeys) {
+  const std::int64_t first_block = head.rule.first_key(query) / kKeys * kKeys;
+  for (std::int64_t key = first_block; key < query + rows; key += kKeys) {
     const std::int64_t keys = std::min(kKeys, query + rows - key);
     pack_rows<kTileColumns>(head.k.at(key), head.k.stride, keys, D, blocks.k);
     pack_columns<kTileColumns>(head.v.at(key), head.v.stride, D, keys, blocks.v);
     for (std::int64_t panel = 0; panel < rows; panel += kTileRows) {
       const std::int64_t last = query + std::min<std::int64_t>(panel + kTileRows, rows) - 1;
-      const std::int64_t visible = std::min(keys, last - key + 1);
-      if (visible <= 0) continue;
-      attend_panel(head.rule, blocks, D, panel, query + panel, key, keys, visible);
+      const std::int64_t hidden =
+          std::max<std::int64_t>(0, head.rule.first_key(query + panel) - key);
+      const Place at{.query = query + panel,
+                     .key = key,
+                     .first = hidden / kTileColumns * kTileColumns,
+                     .visible = std::min(keys, last - key + 1)};
+      if (at.visible <= at.first) continue;
+      attend_panel(head.rule, blocks, D, panel, at, keys);
     }
   }
   write_rows(head, blocks, first, rows);

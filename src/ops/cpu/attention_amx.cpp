@@ -53,11 +53,13 @@ void softmax_row(const HeadRule& rule, const Blocks& blocks, std::int64_t panel,
                  std::int64_t query, std::int64_t key, std::int64_t visible) {
   const std::int64_t end = round_up(visible, kStep);
   const std::int64_t seen = std::min(visible, query - key + 1);
+  const std::int64_t hidden = rule.first_key(query) - key;
   float* row = blocks.scores + r * kBlock;
   Floats peaks = splat(kNone);
   for (std::int64_t j = 0; j < end; j += kLanes) {
     Floats x = scaled_scores(load(row + j), rule, key + j, query);
     if (j + kLanes > seen) x = select(lanes_below(seen - j), x, splat(kNone));
+    if (j < hidden) x = select(lanes_below(hidden - j), splat(kNone), x);
     store(row + j, x);
     peaks = max(x, peaks);
   }
@@ -71,7 +73,7 @@ void softmax_row(const HeadRule& rule, const Blocks& blocks, std::int64_t panel,
     word = rule.dropout.words(rule.first_element + static_cast<std::uint64_t>(query * rule.S + key),
                               end, words);
   }
-  const Floats shift = splat(highest);
+  const Floats shift = shift_of(splat(highest));
   Floats row_total = zero();
   auto* p = reinterpret_cast<BFloat16*>(blocks.p) + r * kStep;
   for (std::int64_t j = 0; j < end; j += kLanes) {
@@ -119,14 +121,15 @@ void attend(const Head& head, std::int64_t first, std::int64_t rows, float* scra
   std::fill(blocks.highest, blocks.highest + kBlock, kNone);
   std::fill(blocks.total, blocks.total + kBlock, 0.0F);
   pack_rows_of<Operand::kRows>(head.q, first, rows, D, blocks.q);
-  for (std::int64_t key = 0; key < first + rows; key += kBlock) {
+  const std::int64_t first_block = head.rule.first_key(first) / kBlock * kBlock;
+  for (std::int64_t key = first_block; key < first + rows; key += kBlock) {
     const std::int64_t keys = std::min(kBlock, first + rows - key);
     pack_rows_of<Operand::kPairs>(head.k, key, keys, D, blocks.k);
     pack_lines_of(head.v, key, keys, D, blocks.v);
     for (std::int64_t panel = 0; panel < rows; panel += kPanel) {
       const std::int64_t last = first + std::min(panel + kPanel, rows) - 1;
       const std::int64_t visible = std::min(keys, last - key + 1);
-      if (visible <= 0) continue;
+      if (visible <= 0 || head.rule.first_key(first + panel) >= key + keys) continue;
       attend_panel(head, blocks, panel, first + panel, key, keys, visible);
     }
   }

@@ -113,6 +113,7 @@ void differentiate_row(const HeadRule& rule, const Blocks& blocks, const Place& 
   const std::int64_t seen = row < at.rows ? std::min(at.keys, query - at.key + 1) : 0;
   BFloat16* p = blocks.p + row * kBlock;
   BFloat16* ds = blocks.ds + row * kBlock;
+  const std::int64_t hidden = rule.first_key(query) - at.key;
   const Floats scale = splat(rule.scale);
   const Floats lse = splat(seen > 0 ? blocks.lse[row] : 0);
   const Floats delta = splat(seen > 0 ? blocks.delta[row] : 0);
@@ -128,6 +129,7 @@ void differentiate_row(const HeadRule& rule, const Blocks& blocks, const Place& 
     Floats q = exp(scaled_scores(scores, rule, at.key + j, query) - lse);
     Floats d = load(blocks.slopes + r * kBlock + j);
     if (j + kLanes > seen) q = only(lanes_below(seen - j), q);
+    if (j < hidden) q = select(lanes_below(hidden - j), zero(), q);
     Floats dropped = q;
     if (rule.drops) {
       const Floats factor = rule.dropout.factors(word + j);
@@ -206,7 +208,8 @@ void differentiate(const Head& head, float* scratch) {
   for (std::int64_t first = 0; first < head.S; first += kBlock) {
     const std::int64_t rows = std::min(kBlock, head.S - first);
     pack_queries(head, blocks, first, rows);
-    for (std::int64_t key = 0; key < first + rows; key += kBlock) {
+    const std::int64_t first_block = head.rule.first_key(first) / kBlock * kBlock;
+    for (std::int64_t key = first_block; key < first + rows; key += kBlock) {
       const std::int64_t keys = std::min(kBlock, head.S - key);
       pack_rows_of<Operand::kPairs>(head.k, key, keys, D, blocks.k);
       pack_rows_of<Operand::kPairs>(head.v, key, keys, D, blocks.v);

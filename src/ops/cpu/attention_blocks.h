@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "ops/attention.h"
 #include "ops/cpu/gemm_pack.h"
@@ -27,8 +28,17 @@ struct HeadRule {
   float slope;  // ALiBi; 0 without
   bool drops;
   DropoutRule dropout;
-  std::uint64_t first_element;  // dropout's element of query 0 and key 0
-  std::int64_t S;               // elements of a query
+  std::uint64_t first_element;    // dropout's element of query 0 and key 0
+  std::int64_t S;                 // elements of a query
+  const std::int32_t* positions;  // of each query in its document; null: there is one
+
+  // The first key that a query sees: the first of its document. A block of queries sees no key
+  // before that of its first one. Queries from S on, which fill a block, stand where the last does.
+  std::int64_t first_key(std::int64_t query) const {
+    if (positions == nullptr) return 0;
+    const std::int64_t at = std::min(query, S - 1);
+    return at - positions[at];
+  }
 };
 
 // Takes parts off a piece of memory.
@@ -76,6 +86,12 @@ inline Mask lanes_below(std::int64_t count) {
   return first_lanes(static_cast<int>(std::clamp<std::int64_t>(count, 0, kLanes)));
 }
 
+// What exponentials are taken relative to: the highest score so far. Where a row has seen no key
+// yet that is minus infinity, and any finite number gives the zeros that are meant.
+inline Floats shift_of(Floats highest) {
+  return max(splat(std::numeric_limits<float>::lowest()), highest);
+}
+
 // The rule of query head `head` of sequence `b`.
 template <class Op>
 HeadRule head_rule(const Op& a, std::int64_t b, std::int64_t head) {
@@ -85,7 +101,13 @@ HeadRule head_rule(const Op& a, std::int64_t b, std::int64_t head) {
                 .drops = n.dropout > 0,
                 .dropout = {},
                 .first_element = 0,
-                .S = n.S};
+                .S = n.S,
+                .positions = nullptr};
+  if constexpr (requires { a.positions; }) {
+    if (a.positions.present()) {
+      rule.positions = a.positions.template ptr<const std::int32_t>() + b * n.S;
+    }
+  }
   if constexpr (requires { a.sample_ids; }) {
     if (rule.drops) {
       const auto& state = *a.step_state.template ptr<const StepState>();

@@ -146,6 +146,7 @@ void differentiate_softmax(const HeadRule& rule, const Blocks& blocks, const Pla
     const std::int64_t end = round_up(at.visible(i / kTileRows * kTileRows), kTileColumns);
     const std::int64_t query = at.query + i;
     const std::int64_t seen = at.is_diagonal() ? i + 1 : kSide;
+    const std::int64_t hidden = rule.first_key(query) - at.key;
     const Floats lse = splat(blocks.lse[at.row + i]);
     const Floats delta = splat(blocks.delta[at.row + i]);
     const std::uint32_t* word = nullptr;
@@ -156,6 +157,7 @@ void differentiate_softmax(const HeadRule& rule, const Blocks& blocks, const Pla
     for (std::int64_t j = 0; j < end; j += kLanes) {
       Floats q = exp(scaled_scores(load(p + j), rule, at.key + j, query) - lse);
       if (j + kLanes > seen) q = only(lanes_below(seen - j), q);
+      if (j < hidden) q = select(lanes_below(hidden - j), zero(), q);
       Floats d = load(ds + j);
       Floats dropped = q;
       if (rule.drops) {
@@ -228,10 +230,13 @@ void differentiate(const Head<T>& head, float* scratch) {
   for (std::int64_t first = 0; first < head.S; first += at_once) {
     const std::int64_t rows = std::min(at_once, head.S - first);
     pack_queries(head, blocks, first, rows);
-    for (std::int64_t key = 0; key < first + rows; key += kSide) {
+    const std::int64_t first_block = head.rule.first_key(first) / kSide * kSide;
+    for (std::int64_t key = first_block; key < first + rows; key += kSide) {
       const std::int64_t keys = std::min(kSide, head.S - key);
       pack_keys(head, blocks, key, keys);
       for (std::int64_t row = std::max<std::int64_t>(0, key - first); row < rows; row += kSide) {
+        // Nor do the queries of later documents see these keys.
+        if (head.rule.first_key(first + row) >= key + keys) break;
         const Place at{.row = row,
                        .query = first + row,
                        .rows = std::min(kSide, rows - row),

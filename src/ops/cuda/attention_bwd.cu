@@ -48,7 +48,7 @@ struct Pair {
       const int column = i % N;
       const std::int64_t query = first + row;
       const std::int64_t distance = key + column - query;
-      if (distance > 0 || query >= n.S) {
+      if (distance > 0 || query >= n.S || key + column < n.first_key(b, query)) {
         p.row(row)[column] = 0;
         ds.row(row)[column] = 0;
         continue;
@@ -93,7 +93,8 @@ __global__ void query_gradient_kernel(OwnAttention n, Gradients grad, const T* d
   for (int i = static_cast<int>(threadIdx.x); i < N * n.D; i += static_cast<int>(blockDim.x)) {
     sum.row(i / n.D)[i % n.D] = 0;
   }
-  for (std::int64_t key = 0; key <= first + N - 1 && key < n.S; key += N) {
+  const std::int64_t first_tile = n.first_key(b, first) / N * N;
+  for (std::int64_t key = first_tile; key <= first + N - 1 && key < n.S; key += N) {
     __syncthreads();
     load_tile(pair.k, N, n.D, rows + n.k(group), n.width(), key, n.S);
     load_tile(pair.v, N, n.D, rows + n.v(group), n.width(), key, n.S);
@@ -139,7 +140,8 @@ __global__ void key_gradient_kernel(OwnAttention n, Gradients grad, const T* d_o
   }
   const int heads = n.H / n.G;
   for (int head = group * heads; head < (group + 1) * heads; ++head) {
-    for (std::int64_t first = key; first < n.S; first += N) {
+    // Queries of later documents do not see these keys.
+    for (std::int64_t first = key; first < n.S && n.first_key(b, first) < key + N; first += N) {
       __syncthreads();
       load_tile(pair.q, N, n.D, rows + n.q(head), n.width(), first, n.S);
       load_tile(pair.d_o, N, n.D, d_o + b * n.S * out_width + n.q(head), out_width, first, n.S);
@@ -179,8 +181,8 @@ struct Identity {
 void CudaOps::exec(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   if (a.qkv.count() == 0) return;
-  if (is_fused(a.qkv.dtype, n)) return attention_.backward(a, workspace);
-  const OwnAttention call = own_attention(n, a.slopes, a.sample_ids, a.step_state);
+  if (is_fused(a)) return attention_.backward(a, workspace);
+  const OwnAttention call = own_attention(n, a.slopes, a.positions, a.sample_ids, a.step_state);
   const Gradients grad{.dqkv = workspace.ptr<float>(),
                        .row_sums = workspace.ptr<float>() + a.qkv.count(),
                        .lse = a.lse.ptr<const float>()};

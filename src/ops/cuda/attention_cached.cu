@@ -95,7 +95,7 @@ __global__ void cached_kernel(OwnAttention n, Cache cache, T* o, const T* keys, 
 void CudaOps::exec(const AttentionCached& a, const Tensor& /*workspace*/) {
   const AttentionShape& n = a.shape;
   if (a.qkv.count() == 0) return;
-  const OwnAttention call = own_attention(n, a.slopes, {}, {});
+  const OwnAttention call = own_attention(n, a.slopes, {}, {}, {});
   const Cache cache{.M = a.k_cache.shape[1], .start = a.start};
   const auto bytes = static_cast<std::size_t>((1 + kWarps) * n.D) * sizeof(float);
   const auto S = static_cast<unsigned>(n.S);

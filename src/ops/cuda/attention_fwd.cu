@@ -1,3 +1,5 @@
+#include <cfloat>
+
 #include "ops/cuda/backend.h"
 #include "ops/cuda/own_attention.cuh"
 #include "ops/workspace.h"
@@ -36,7 +38,8 @@ __global__ void attention_kernel(OwnAttention n, T* o, float* lse, const T* qkv)
     max[thread] = -INFINITY;
     total[thread] = 0;
   }
-  for (std::int64_t key = 0; key <= first + N - 1 && key < n.S; key += N) {
+  const std::int64_t first_tile = n.first_key(b, first) / N * N;
+  for (std::int64_t key = first_tile; key <= first + N - 1 && key < n.S; key += N) {
     __syncthreads();
     load_tile(k, N, n.D, rows + n.k(group), n.width(), key, n.S);
     load_tile(v, N, n.D, rows + n.v(group), n.width(), key, n.S);
@@ -45,9 +48,10 @@ __global__ void attention_kernel(OwnAttention n, T* o, float* lse, const T* qkv)
       const int row = i / N;
       const int column = i % N;
       const std::int64_t distance = key + column - first - row;
-      p.row(row)[column] = distance > 0 ? -INFINITY
-                                        : __fmaf_rn(n.scale, dot(q.row(row), k.row(column), n.D),
-                                                    n.slope(head) * static_cast<float>(distance));
+      const bool is_seen = distance <= 0 && key + column >= n.first_key(b, first + row);
+      p.row(row)[column] = is_seen ? __fmaf_rn(n.scale, dot(q.row(row), k.row(column), n.D),
+                                               n.slope(head) * static_cast<float>(distance))
+                                   : -INFINITY;
     }
     __syncthreads();
     if (thread < N) {
@@ -55,11 +59,13 @@ __global__ void attention_kernel(OwnAttention n, T* o, float* lse, const T* qkv)
       for (int column = 0; column < N; ++column) {
         highest = fmaxf(highest, p.row(thread)[column]);
       }
-      shrink[thread] = exp_of(max[thread] - highest);
+      // A query of a later document has seen no key yet: any finite number gives zeros.
+      const float shift = fmaxf(highest, -FLT_MAX);
+      shrink[thread] = exp_of(max[thread] - shift);
       float part = 0;
       for (int column = 0; column < N; ++column) {
         float& weight = p.row(thread)[column];
-        weight = exp_of(weight - highest);
+        weight = exp_of(weight - shift);
         part += weight;
       }
       total[thread] = __fmaf_rn(total[thread], shrink[thread], part);
@@ -99,8 +105,8 @@ __global__ void attention_kernel(OwnAttention n, T* o, float* lse, const T* qkv)
 void CudaOps::exec(const AttentionFwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   if (a.qkv.count() == 0) return;
-  if (is_fused(a.qkv.dtype, n)) return attention_.forward(a, workspace);
-  const OwnAttention call = own_attention(n, a.slopes, a.sample_ids, a.step_state);
+  if (is_fused(a)) return attention_.forward(a, workspace);
+  const OwnAttention call = own_attention(n, a.slopes, a.positions, a.sample_ids, a.step_state);
   with_type(a.qkv.dtype, AttentionFwd::kName, [&](auto element) {
     using T = decltype(element);
     with_tile(n.D, 4, 1, AttentionFwd::kName, [&](auto tile, std::size_t bytes) {

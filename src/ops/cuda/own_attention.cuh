@@ -14,6 +14,7 @@ struct OwnAttention {
   int H, G, D;
   float scale;
   const float* slopes;             // may be null
+  const std::int32_t* positions;   // of tokens in their documents; may be null
   const std::int64_t* sample_ids;  // null: no dropout
   std::int64_t first_head;
   std::int64_t num_all_heads;
@@ -28,6 +29,13 @@ struct OwnAttention {
     return static_cast<std::int64_t>(H + G + group) * D;
   }
   __device__ float slope(int head) const { return slopes == nullptr ? 0.0F : slopes[head]; }
+  // The first key that a query sees: the first of its document. A tile of queries sees no key
+  // before that of its first one. Queries from S on, which fill a tile, stand where the last does.
+  __device__ std::int64_t first_key(std::int64_t b, std::int64_t query) const {
+    if (positions == nullptr) return 0;
+    const std::int64_t at = query < S ? query : S - 1;
+    return at - positions[b * S + at];
+  }
   // What the probability of (b, head, query, key) is multiplied by.
   __device__ float factor(const DropoutRule::Step& step, std::int64_t b, int head,
                           std::int64_t query, std::int64_t key) const {
@@ -41,13 +49,15 @@ struct OwnAttention {
 };
 
 inline OwnAttention own_attention(const AttentionShape& n, const Tensor& slopes,
-                                  const Tensor& sample_ids, const Tensor& step_state) {
+                                  const Tensor& positions, const Tensor& sample_ids,
+                                  const Tensor& step_state) {
   return {.S = n.S,
           .H = static_cast<int>(n.H),
           .G = static_cast<int>(n.G),
           .D = static_cast<int>(n.D),
           .scale = static_cast<float>(n.scale),
           .slopes = slopes.ptr<const float>(),
+          .positions = positions.ptr<const std::int32_t>(),
           .sample_ids = n.dropout > 0 ? sample_ids.ptr<const std::int64_t>() : nullptr,
           .first_head = n.first_head,
           .num_all_heads = n.num_all_heads,

@@ -21,6 +21,14 @@ struct Rows {
   std::int64_t v(std::int64_t t, std::int64_t h) const { return k(t, h) + n.G * n.D; }
 };
 
+// The first key that query i of sequence b sees.
+template <class Op>
+std::int64_t first_key(const Op& a, std::int64_t b, std::int64_t i) {
+  return a.positions.absent()
+             ? 0
+             : i - a.positions.template ptr<const std::int32_t>()[b * a.shape.S + i];
+}
+
 double dot(const Doubles& x, std::int64_t x0, const Doubles& y, std::int64_t y0, std::int64_t D) {
   double sum = 0;
   for (std::int64_t d = 0; d < D; ++d) {
@@ -88,14 +96,15 @@ void RefOps::exec(const AttentionFwd& a, const Tensor& /*workspace*/) {
     const double slope = slopes.empty() ? 0 : slopes[h];
     for (std::int64_t i = 0; i < n.S; ++i) {
       const std::int64_t ti = b * n.S + i;
+      const std::int64_t first = first_key(a, b, i);
       std::vector<double> p;
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = first; j <= i; ++j) {
         p.push_back(n.scale * dot(qkv, rows.q(ti, h), qkv, rows.k(b * n.S + j, h), n.D) +
                     slope * static_cast<double>(j - i));
       }
       lse[bh * n.S + i] = softmax(p);
-      for (std::int64_t j = 0; j <= i; ++j) {
-        const double weight = p[static_cast<std::size_t>(j)] * keep(b, h, i, j);
+      for (std::int64_t j = first; j <= i; ++j) {
+        const double weight = p[static_cast<std::size_t>(j - first)] * keep(b, h, i, j);
         for (std::int64_t d = 0; d < n.D; ++d) {
           o[(ti * n.H + h) * n.D + d] += weight * qkv[rows.v(b * n.S + j, h) + d];
         }
@@ -126,7 +135,7 @@ void RefOps::exec(const AttentionBwd& a, const Tensor& /*workspace*/) {
       const std::int64_t o_row = (ti * n.H + h) * n.D;
       // The sum over keys of p * dp.
       const double delta = dot(d_o, o_row, o, o_row, n.D);
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = first_key(a, b, i); j <= i; ++j) {
         const std::int64_t k = rows.k(b * n.S + j, h);
         const std::int64_t v = rows.v(b * n.S + j, h);
         const double p = std::exp(n.scale * dot(qkv, q, qkv, k, n.D) +
