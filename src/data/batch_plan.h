@@ -15,6 +15,7 @@ struct BatchGeometry {
   // Position of step 0 as if every step had this global batch. A batch ramp makes it differ from 0:
   // samples before the step at which the geometry begins, minus that step * global_batch.
   std::int64_t origin = 0;
+  bool by_document = false;  // whether the documents of a sequence are told apart
 
   std::int64_t num_micros() const { return global_batch / (micro_batch * dp); }
 };

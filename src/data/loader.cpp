@@ -16,6 +16,18 @@ std::size_t num_tokens(const BatchGeometry& geometry) {
 
 }  // namespace
 
+std::int64_t num_targets(const TokenSource& source, BatchGeometry geometry, std::int64_t step,
+                         std::int64_t micro) {
+  std::int64_t sum = 0;
+  for (std::int64_t rank = 0; rank < geometry.dp; ++rank) {
+    geometry.dp_rank = rank;
+    for (std::int64_t row = 0; row < geometry.micro_batch; ++row) {
+      sum += source.num_targets(sample_position(geometry, step, micro, row));
+    }
+  }
+  return sum;
+}
+
 Loader::Loader(const TokenSource& source, const BatchGeometry& geometry, std::int64_t first_step)
     : source_(source),
       geometry_(geometry),
@@ -29,6 +41,9 @@ Loader::Loader(const TokenSource& source, const BatchGeometry& geometry, std::in
   for (Buffer& buffer : buffers_) {
     buffer.tokens.resize(num_tokens(geometry));
     buffer.positions.resize(num_rows(geometry));
+    if (!geometry.by_document) continue;
+    buffer.places.resize(num_tokens(geometry));
+    buffer.targets.resize(static_cast<std::size_t>(geometry.num_micros()));
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -49,7 +64,12 @@ Batch Loader::next() {
   changed_.wait(lock, [this] { return filled_ > next_ || failure_ != nullptr; });
   if (filled_ <= next_) std::rethrow_exception(failure_);
   const Buffer& buffer = buffer_of(next_);
-  return {next_++, geometry_.num_micros(), buffer.tokens, buffer.positions};
+  return {.step = next_++,
+          .num_micros = geometry_.num_micros(),
+          .tokens = buffer.tokens,
+          .positions = buffer.positions,
+          .places = buffer.places,
+          .targets = buffer.targets};
 }
 
 void Loader::run() {
@@ -75,6 +95,7 @@ void Loader::run() {
 
 void Loader::fill(std::int64_t step, Buffer& buffer) const {
   const std::span<std::int32_t> tokens(buffer.tokens);
+  const std::span<std::int32_t> places(buffer.places);
   const auto sample_tokens = static_cast<std::size_t>(geometry_.seq_length + 1);
   std::size_t row = 0;
   for (std::int64_t micro = 0; micro < geometry_.num_micros(); ++micro) {
@@ -82,13 +103,21 @@ void Loader::fill(std::int64_t step, Buffer& buffer) const {
       const std::int64_t position = sample_position(geometry_, step, micro, j);
       buffer.positions[row] = position;
       source_.copy_sample(position, tokens.subspan(row * sample_tokens, sample_tokens));
+      if (!geometry_.by_document) continue;
+      source_.copy_places(position, places.subspan(row * sample_tokens, sample_tokens));
     }
+    if (!geometry_.by_document) continue;
+    buffer.targets[static_cast<std::size_t>(micro)] = num_targets(source_, geometry_, step, micro);
   }
 }
 
 std::int64_t Loader::buffer_bytes(const BatchGeometry& geometry) {
-  return kNumBuffers * static_cast<std::int64_t>(num_tokens(geometry) * sizeof(std::int32_t) +
-                                                 num_rows(geometry) * sizeof(std::int64_t));
+  const std::size_t of_tokens = num_tokens(geometry) * sizeof(std::int32_t);
+  const std::size_t of_rows = num_rows(geometry) * sizeof(std::int64_t);
+  const std::size_t of_documents =
+      of_tokens + static_cast<std::size_t>(geometry.num_micros()) * sizeof(std::int64_t);
+  return kNumBuffers *
+         static_cast<std::int64_t>(of_tokens + of_rows + (geometry.by_document ? of_documents : 0));
 }
 
 }  // namespace orthant

@@ -22,16 +22,31 @@ struct Batch {
   std::int64_t num_micros = 0;
   std::span<const std::int32_t> tokens;     // [num_micros, b, S + 1]
   std::span<const std::int64_t> positions;  // [num_micros, b]: global sample positions
+  // Where geometry.by_document; else empty.
+  std::span<const std::int32_t> places;   // [num_micros, b, S + 1]: TokenSource::copy_places
+  std::span<const std::int64_t> targets;  // [num_micros]: num_targets()
 
   std::span<const std::int32_t> micro_tokens(std::int64_t micro) const {
-    const auto size = tokens.size() / static_cast<std::size_t>(num_micros);
-    return tokens.subspan(static_cast<std::size_t>(micro) * size, size);
+    return part(tokens, micro);
   }
   std::span<const std::int64_t> micro_positions(std::int64_t micro) const {
-    const auto size = positions.size() / static_cast<std::size_t>(num_micros);
-    return positions.subspan(static_cast<std::size_t>(micro) * size, size);
+    return part(positions, micro);
+  }
+  std::span<const std::int32_t> micro_places(std::int64_t micro) const {
+    return part(places, micro);
+  }
+
+ private:
+  template <class T>
+  std::span<const T> part(std::span<const T> all, std::int64_t micro) const {
+    const auto size = all.size() / static_cast<std::size_t>(num_micros);
+    return all.subspan(static_cast<std::size_t>(micro) * size, size);
   }
 };
+
+// TokenSource::num_targets of a micro-batch over all dp ranks: each knows what the others read.
+std::int64_t num_targets(const TokenSource& source, BatchGeometry geometry, std::int64_t step,
+                         std::int64_t micro);
 
 // All memory is taken by the constructor; the thread runs at most two steps ahead.
 class Loader {
@@ -54,6 +69,8 @@ class Loader {
   struct Buffer {
     std::vector<std::int32_t> tokens;
     std::vector<std::int64_t> positions;
+    std::vector<std::int32_t> places;
+    std::vector<std::int64_t> targets;
   };
 
   void run();

@@ -1,5 +1,8 @@
 #include "data/token_source.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -52,6 +55,54 @@ void TokenSource::copy_sample(std::int64_t position, std::span<std::int32_t> int
     into = into.subspan(count);
   });
   ORTHANT_CHECK(into.empty(), "data: the sample at {} lacks {} tokens", position, into.size());
+}
+
+void TokenSource::visit_parts(std::int64_t position, const PartVisitor& visit) const {
+  DocumentPart part;
+  order_->visit_runs(position, [&](const TokenRun& run) {
+    const IndexedDataset& dataset = *datasets_[static_cast<std::size_t>(run.dataset)];
+    const std::int64_t run_end = run.first_token + run.count;
+    for (std::int64_t at = run.first_token; at < run_end;) {
+      const std::int64_t document = dataset.document_of(at);
+      const std::int64_t begin = dataset.sequence_begin(dataset.document_begin(document));
+      const std::int64_t end = std::min(begin + dataset.document_length(document), run_end);
+      const bool goes_on = part.count > 0 && part.dataset == run.dataset &&
+                           part.document == document && part.first_token + part.count == at - begin;
+      if (!goes_on) {
+        if (part.count > 0) visit(part);
+        part = {.dataset = run.dataset, .document = document, .first_token = at - begin};
+      }
+      part.count += end - at;
+      at = end;
+    }
+  });
+  visit(part);
+}
+
+void TokenSource::copy_places(std::int64_t position, std::span<std::int32_t> into) const {
+  ORTHANT_CHECK(static_cast<std::int64_t>(into.size()) == seq_length_ + 1,
+                "data: a sample has {} tokens, {} are asked", seq_length_ + 1, into.size());
+  visit_parts(position, [&into](const DocumentPart& part) {
+    const auto count = static_cast<std::size_t>(part.count);
+    std::iota(into.begin(), into.begin() + part.count, 0);
+    into = into.subspan(count);
+  });
+}
+
+std::int64_t TokenSource::num_targets(std::int64_t position) const {
+  std::int64_t parts = 0;
+  visit_parts(position, [&parts](const DocumentPart&) { ++parts; });
+  return seq_length_ - (parts - 1);
+}
+
+std::int64_t TokenSource::num_documents(std::int64_t position) const {
+  std::int64_t parts = 0;
+  std::int64_t tokens = 0;
+  visit_parts(position, [&](const DocumentPart& part) {
+    if (tokens < seq_length_) ++parts;
+    tokens += part.count;
+  });
+  return parts;
 }
 
 void check_vocab(const TokenSource& source, std::int64_t vocab_size) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,15 @@ struct TokenSourceConfig {
   OrderConfig order;
 };
 
+// Tokens in a row of one document in a sample.
+struct DocumentPart {
+  int dataset = 0;
+  std::int64_t document = 0;
+  std::int64_t first_token = 0;  // of the document
+  std::int64_t count = 0;
+};
+using PartVisitor = std::function<void(const DocumentPart&)>;
+
 // Safe to use from several threads at once.
 class TokenSource {
  public:
@@ -23,6 +33,16 @@ class TokenSource {
 
   // The S + 1 tokens of the sample at a global position, which may be beyond the first epoch.
   void copy_sample(std::int64_t position, std::span<std::int32_t> into) const;
+  // The parts of documents that those tokens are, in order. What a sample has of a document a
+  // second time, or with a gap, is a part of its own.
+  void visit_parts(std::int64_t position, const PartVisitor& visit) const;
+  // Of each of those tokens how many of its part come before it: 0 where a part begins.
+  void copy_places(std::int64_t position, std::span<std::int32_t> into) const;
+  // Tokens of the sample that its S tokens predict within a document: S, but for each token that
+  // begins a part behind the first.
+  std::int64_t num_targets(std::int64_t position) const;
+  // Documents that the S tokens of a sample are of, each part counted.
+  std::int64_t num_documents(std::int64_t position) const;
 
   std::int64_t num_samples() const { return order_->num_samples(); }  // of an epoch
   std::int64_t seq_length() const { return seq_length_; }
