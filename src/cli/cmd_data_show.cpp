@@ -14,37 +14,14 @@
 namespace orthant {
 namespace {
 
-// Tokens of one document in a sample.
-struct Part {
-  std::string dataset;
-  std::int64_t document = 0;
-  std::int64_t first_token = 0;  // of the document
-  std::int64_t tokens = 0;
-};
-
 struct Sample {
   std::int64_t position = 0;
   std::int64_t dp = 0;
   std::int64_t micro = 0;
   std::int64_t row = 0;
-  std::vector<Part> parts;
+  std::int64_t loss_tokens = 0;  // that its loss is the mean of
+  std::vector<DocumentPart> parts;
 };
-
-std::vector<Part> parts_at(const TokenSource& source, std::int64_t position) {
-  std::vector<Part> parts;
-  source.order().visit_runs(position, [&](const TokenRun& run) {
-    const IndexedDataset& dataset = *source.datasets()[static_cast<std::size_t>(run.dataset)];
-    for (std::int64_t at = run.first_token; at < run.first_token + run.count;) {
-      const std::int64_t document = dataset.document_of(at);
-      const std::int64_t begin = dataset.sequence_begin(dataset.document_begin(document));
-      const std::int64_t end =
-          std::min(begin + dataset.document_length(document), run.first_token + run.count);
-      parts.push_back({dataset.prefix(), document, at - begin, end - at});
-      at = end;
-    }
-  });
-  return parts;
-}
 
 std::vector<Sample> samples_of_step(const RunConfig& config, const TokenSource& source,
                                     std::int64_t step) {
@@ -58,7 +35,10 @@ std::vector<Sample> samples_of_step(const RunConfig& config, const TokenSource& 
     sample.row = i % b;
     sample.dp = i / b % dp;
     sample.micro = i / (b * dp);
-    sample.parts = parts_at(source, sample.position);
+    sample.loss_tokens =
+        config.data.cross_documents ? source.seq_length() : source.num_targets(sample.position);
+    source.visit_parts(sample.position,
+                       [&sample](const DocumentPart& part) { sample.parts.push_back(part); });
   }
   return samples;
 }
@@ -71,14 +51,19 @@ std::string text_of(const Tokenizer& tokenizer, const TokenSource& source, std::
   return tokenizer.decode(tokens);
 }
 
+const std::string& prefix_of(const TokenSource& source, const DocumentPart& part) {
+  return source.datasets()[static_cast<std::size_t>(part.dataset)]->prefix();
+}
+
 void print_text(const std::vector<Sample>& samples, const TokenSource& source,
                 const Tokenizer* tokenizer) {
   for (const Sample& sample : samples) {
     std::vector<std::string> parts;
     parts.reserve(sample.parts.size());
-    for (const Part& part : sample.parts) {
-      parts.push_back(fmt::format("{} document {} tokens {} to {}", part.dataset, part.document,
-                                  part.first_token, part.first_token + part.tokens - 1));
+    for (const DocumentPart& part : sample.parts) {
+      parts.push_back(fmt::format("{} document {} tokens {} to {}", prefix_of(source, part),
+                                  part.document, part.first_token,
+                                  part.first_token + part.count - 1));
     }
     fmt::print("sample {}, dp {} micro-batch {} row {}: {}\n", sample.position, sample.dp,
                sample.micro, sample.row, join(parts));
@@ -89,20 +74,21 @@ void print_text(const std::vector<Sample>& samples, const TokenSource& source,
   }
 }
 
-void print_json(const std::vector<Sample>& samples, std::int64_t step) {
+void print_json(const std::vector<Sample>& samples, const TokenSource& source, std::int64_t step) {
   OrderedJson list = OrderedJson::array();
   for (const Sample& sample : samples) {
     OrderedJson parts = OrderedJson::array();
-    for (const Part& part : sample.parts) {
-      parts.push_back({{"dataset", part.dataset},
+    for (const DocumentPart& part : sample.parts) {
+      parts.push_back({{"dataset", prefix_of(source, part)},
                        {"document", part.document},
                        {"first_token", part.first_token},
-                       {"tokens", part.tokens}});
+                       {"tokens", part.count}});
     }
     list.push_back({{"position", sample.position},
                     {"dp", sample.dp},
                     {"micro", sample.micro},
                     {"row", sample.row},
+                    {"loss_tokens", sample.loss_tokens},
                     {"parts", std::move(parts)}});
   }
   fmt::print("{}\n", OrderedJson({{"step", step}, {"samples", std::move(list)}}).dump());
@@ -127,7 +113,7 @@ int show(const Arguments& arguments) {
   const auto source = open_train_data(config, weights.resumed ? &*weights.resumed : nullptr);
   const std::vector<Sample> samples = samples_of_step(config, *source, arguments.step);
   if (arguments.json) {
-    print_json(samples, arguments.step);
+    print_json(samples, *source, arguments.step);
   } else {
     print_text(samples, *source, tokenizer.get());
   }

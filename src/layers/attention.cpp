@@ -6,6 +6,15 @@
 #include "base/random.h"
 
 namespace orthant {
+namespace {
+
+// Absent: a sequence is one document.
+Tensor document_positions(const Context& ctx) {
+  return ctx.micro.by_document ? ctx.micro.positions : Tensor{};
+}
+
+}  // namespace
+
 Attention::Attention(const BlockConfig& config, const std::vector<ParamSpec>& specs,
                      const std::string& prefix, int block, const Mesh& mesh)
     : config_(config),
@@ -76,6 +85,7 @@ void Attention::attend(Context& ctx, const Saved& saved) const {
                            .lse = saved.lse,
                            .qkv = saved.qkv,
                            .slopes = ctx.constants.slopes,
+                           .positions = document_positions(ctx),
                            .sample_ids = ctx.micro.sample_ids,
                            .step_state = ctx.step_state,
                            .shape = shape_of(ctx)});
@@ -94,6 +104,7 @@ void Attention::attend_backward(Context& ctx, const Tensor& d_o, const Saved& sa
                            .lse = saved.lse,
                            .qkv = saved.qkv,
                            .slopes = ctx.constants.slopes,
+                           .positions = document_positions(ctx),
                            .sample_ids = ctx.micro.sample_ids,
                            .step_state = ctx.step_state,
                            .shape = shape_of(ctx)});

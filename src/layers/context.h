@@ -14,10 +14,11 @@ namespace orthant {
 struct MicroBatch {
   std::int64_t B = 0;
   std::int64_t S = 0;
-  Tensor tokens;      // [T] i32
-  Tensor labels;      // [T] i32   below 0: masked
-  Tensor positions;   // [T] i32   within the sequence
-  Tensor sample_ids;  // [B] i64   global sample position, for dropout
+  Tensor tokens;             // [T] i32
+  Tensor labels;             // [T] i32   below 0: masked
+  Tensor positions;          // [T] i32   within the document, where documents are told apart
+  Tensor sample_ids;         // [B] i64   global sample position, for dropout
+  bool by_document = false;  // attention ends where documents do: `positions` say where
   std::int64_t T() const { return B * S; }
 };
 

@@ -11,15 +11,21 @@
 
 namespace orthant {
 
-// Token ids of one micro-batch on the host: B rows of S+1. Empty spans in a dry run.
+// One micro-batch on the host.
 struct HostMicro {
-  std::span<const std::int32_t> tokens;
+  std::span<const std::int32_t> tokens;      // [B,S+1]
   std::span<const std::int64_t> sample_ids;  // [B]
+  // [B,S+1]: of each token in its document, 0 where one begins; empty: a row is one document.
+  std::span<const std::int32_t> places = {};
+  // Where there are places: tokens of this micro-batch on all dp ranks whose next one is of the
+  // same document.
+  std::int64_t num_targets = 0;
 };
 
 class BatchLoader {
  public:
-  BatchLoader(Device& device, std::int64_t B, std::int64_t S);
+  // `by_document`: attention is to end where documents do.
+  BatchLoader(Device& device, std::int64_t B, std::int64_t S, bool by_document);
   // Takes memory from the stash. `host` is null in a dry run: nothing is copied then.
   MicroBatch load(Stash& stash, const HostMicro* host);
 
@@ -27,6 +33,7 @@ class BatchLoader {
   Device& device_;
   std::int64_t B_;
   std::int64_t S_;
+  bool by_document_;
   std::vector<std::int32_t> staging_;  // [T]
 };
 

@@ -51,7 +51,7 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
       parts_(parts),
       slots_(parts.slots, parts.lates, longest(chunks), static_cast<int>(chunks.size())),
       again_(parts.again, 1),
-      loader_(parts.device, sizes.B, sizes.S) {
+      loader_(parts.device, sizes.B, sizes.S, sizes.by_document) {
   int first_layer = 0;
   for (const auto& chunk : chunks) {
     chunks_.push_back({.chunk = *chunk,

@@ -41,7 +41,8 @@ class ModelStage final : public Stage {
     std::int64_t B;
     std::int64_t S;
     std::int64_t C;
-    DType compute;  // of activations
+    DType compute;     // of activations
+    bool by_document;  // attention ends where documents do
   };
   ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks, const Placement& placement,
              const Sizes& sizes, const Parts& parts);

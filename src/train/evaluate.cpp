@@ -16,7 +16,8 @@
 namespace orthant {
 namespace {
 
-// Logits and losses of the first global batch, gathered on the host from all ranks.
+// Logits and losses of the first global batch, gathered on the host from all ranks. A loss that
+// does not count, of a document's last token, is 0.
 class LogitsFile {
  public:
   LogitsFile(const RunConfig& config, std::string path)
@@ -114,6 +115,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
     }
     verify(*weights.source, world);
     batches = std::min(config.train.eval_steps, whole);
+    check_documents(config, *valid, batches * G);
     plan = plan_run(rank, per_batch);
     require_fit(job, plan, memory_limit(config, world));
   });
@@ -124,12 +126,13 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
     fmt::print(stderr, "weights: {}\n", weights.origin);
   }
   LogitsFile file(config, logits);
-  double loss = 0;
+  EvalResult result;
   run_ranks(rank, plan, config.device.kind, world, [&](Rank& r, int number) {
     load_weights(r, *weights.source);
     const int dp_rank = r.mesh().coord(Axis::kDp);
     const EvalFeed feed(config, *valid, dp_rank, batches * G);
-    double sum = 0;
+    double sum = 0;  // nats
+    std::int64_t targets = 0;
     for (std::int64_t batch = 0; batch < batches; ++batch) {
       ModelStage::HeadObserver observer;
       if (batch == 0 && file.is_wanted()) {
@@ -138,15 +141,20 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
                    (micro * dp + dp_rank) * b * config.train.seq_length);
         };
       }
-      sum += r.evaluate(feed.micros().subspan(static_cast<std::size_t>(batch * per_batch),
-                                              static_cast<std::size_t>(per_batch)),
-                        per_batch, std::move(observer));
+      const MeanLoss mean =
+          r.evaluate(feed.micros().subspan(static_cast<std::size_t>(batch * per_batch),
+                                           static_cast<std::size_t>(per_batch)),
+                     per_batch, std::move(observer));
+      sum += mean.loss * static_cast<double>(mean.targets);
+      targets += mean.targets;
     }
     if (world != nullptr && file.is_wanted()) file.gather(r.mesh().world());
-    if (number == 0) loss = sum / static_cast<double>(batches);
+    if (number != 0) return;
+    result = {.loss = sum / static_cast<double>(std::max<std::int64_t>(1, targets)),
+              .tokens = targets};
   });
   if (has_first_rank(world) && file.is_wanted()) file.write();
-  return {.loss = loss, .tokens = batches * G * config.train.seq_length};
+  return result;
 }
 
 }  // namespace orthant

@@ -38,7 +38,7 @@ std::string Rank::find_non_finite(std::span<const HostMicro> micros, int num_mic
   ledger_.restart();
   const std::string gradient = store_->first_non_finite_grad();
   ops_->run(Zero{.y = probe_counts_});
-  write_state(inv_tokens(num_micros));
+  write_state(micros, num_micros);
   stage_->probe_into(probe_counts_);
   run({Mode::kTrain, Slots::List::kForwardOnly, micros, num_micros});
   stage_->probe_into({});

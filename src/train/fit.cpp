@@ -107,7 +107,8 @@ std::int64_t feed_bytes(const Job& job) {
                               .micro_batch = config.layout.micro_batch,
                               .dp = config.layout.dp(),
                               .dp_rank = 0,
-                              .seq_length = config.train.seq_length};
+                              .seq_length = config.train.seq_length,
+                              .by_document = !config.data.cross_documents};
   constexpr std::int64_t kFileBuffers = 1 << 19;  // of load and save
   const std::int64_t row = config.train.seq_length + 1;
   const std::int64_t micro_rows = config.layout.micro_batch;
@@ -116,7 +117,7 @@ std::int64_t feed_bytes(const Job& job) {
       trains ? (config.train.eval_interval > 0 ? 1 : 0) : config.train.eval_steps;
   const std::int64_t eval_rows = std::int64_t{eval_micros(job)} * micro_rows * batches;
   return kFileBuffers + (trains ? Loader::buffer_bytes(step) : 0) +
-         eval_rows * (row * 4 + 8) +  // tokens and positions
+         eval_rows * (row * (step.by_document ? 8 : 4) + 8) +  // tokens, places and positions
          micro_rows * config.train.seq_length * 4;
 }
 

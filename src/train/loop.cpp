@@ -95,7 +95,7 @@ class Worker {
     const bool evaluates =
         eval_ && (step % config_.train.eval_interval == 0 || step == config_.train.steps);
     if (evaluates) {
-      valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size()));
+      valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size())).loss;
     }
     if (report_ != nullptr) report_->step(step, result, valid_loss, step_s, drawn(step));
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
@@ -240,6 +240,10 @@ void prepare(const RankConfig& rank, SharedRun& run) {
               run.dump->step, run.first_step, config.train.steps);
   }
   require_eval_samples(config, run.valid_data.get());
+  check_documents(config, *run.train_data, config.samples_before(config.train.steps + 1));
+  if (run.valid_data != nullptr) {
+    check_documents(config, *run.valid_data, config.train.eval_steps * config.train.global_batch);
+  }
   run.plan = plan_run(rank, eval_micros(config));
   require_fit({.config = config, .transport = transport_of(run.world)}, run.plan,
               memory_limit(config, run.world));

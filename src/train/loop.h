@@ -21,8 +21,8 @@ struct GradientDump {
 int train(const RunConfig& config, const std::optional<GradientDump>& dump, ProcessWorld* world);
 
 struct EvalResult {
-  double loss = 0;  // mean nats per token
-  std::int64_t tokens = 0;
+  double loss = 0;          // mean nats per token
+  std::int64_t tokens = 0;  // that the mean is of
 };
 
 // Loss on the validation data: eval_steps global batches from its start.

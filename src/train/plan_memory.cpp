@@ -74,7 +74,8 @@ RankConfig rank_config(const RunConfig& config) {
           .seed = static_cast<std::uint64_t>(config.train.seed),
           .max_micros = static_cast<int>(most / per_micro),
           .other_micros = std::move(other_micros),
-          .target = target_of(config.device.kind, config.train.deterministic)};
+          .target = target_of(config.device.kind, config.train.deterministic),
+          .by_document = !config.data.cross_documents && config.document_limit() != 1};
 }
 
 RankConfig rank_config(const Job& job) {

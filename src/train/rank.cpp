@@ -162,7 +162,8 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
                                       ModelStage::Sizes{.B = config_.layout.micro_batch,
                                                         .S = config_.seq_length,
                                                         .C = config_.model.hidden,
-                                                        .compute = config_.compute},
+                                                        .compute = config_.compute,
+                                                        .by_document = config_.by_document},
                                       ModelStage::Parts{.mesh = *mesh_,
                                                         .ops = *ops_,
                                                         .ledger = ledger_,
@@ -227,16 +228,21 @@ void Rank::run(const ModelStage::Run& run) {
   interpreter_->run(actions);
 }
 
-double Rank::inv_tokens(int num_micros) const {
-  const double tokens = static_cast<double>(config_.layout.micro_batch) *
-                        static_cast<double>(config_.seq_length) * num_micros *
-                        mesh_->size(Axis::kDp);
-  return 1.0 / tokens;
+std::int64_t Rank::count_targets(std::span<const HostMicro> micros, int num_micros) const {
+  const std::int64_t all = config_.layout.micro_batch * config_.seq_length * mesh_->size(Axis::kDp);
+  if (micros.empty()) return all * num_micros;
+  std::int64_t sum = 0;
+  for (const HostMicro& micro : micros) {
+    sum += micro.places.empty() ? all : micro.num_targets;
+  }
+  return sum;
 }
 
-void Rank::write_state(double inverse_tokens) {
+// The mean of no target is 0.
+void Rank::write_state(std::span<const HostMicro> micros, int num_micros) {
+  num_targets_ = count_targets(micros, num_micros);
   state_.seed = config_.seed;
-  state_.inv_tokens = inverse_tokens;
+  state_.inv_tokens = 1.0 / static_cast<double>(std::max<std::int64_t>(1, num_targets_));
   state_.max_norm = config_.max_norm;
   state_.loss_sum = 0;
   backend_.device.to_device(state_tensor_, std::as_bytes(std::span(&state_, 1)));
@@ -247,7 +253,7 @@ void Rank::forward_backward(std::int64_t number, double lr, std::span<const Host
   ledger_.restart();
   state_.step = number;
   state_.lr = lr;
-  write_state(inv_tokens(num_micros));
+  write_state(micros, num_micros);
   store_->begin_step();
   run({Mode::kTrain, Slots::List::kTraining, micros, num_micros});
   ledger_.begin_action({});
@@ -277,6 +283,7 @@ StepResult Rank::read_result() {
   backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
   world_->throw_if_failed();
   return {.loss = totals[0] * inverse,
+          .targets = num_targets_,
           .grad_norm = state_.grad_norm,
           .is_finite = state_.skip == 0,
           .can_go_on = state_.skip == 0 || loss_scale > state_.loss_scale,
@@ -309,18 +316,18 @@ StepResult Rank::gradients(std::int64_t number, std::span<const HostMicro> micro
   return result;
 }
 
-double Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
-                      ModelStage::HeadObserver observer) {
+MeanLoss Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
+                        ModelStage::HeadObserver observer) {
   ledger_.restart();
   const StepState before = state_;
-  write_state(inv_tokens(num_micros));
+  write_state(micros, num_micros);
   stage_->observe_head(std::move(observer));
   run({Mode::kEvaluate, Slots::List::kForwardOnly, micros, num_micros});
   stage_->observe_head({});
   sum_totals();
-  const double loss = read_result().loss;
+  const StepResult result = read_result();
   state_ = before;
-  return loss;
+  return {.loss = result.loss, .targets = result.targets};
 }
 
 MemoryPlan Rank::memory() const {

@@ -33,6 +33,7 @@ struct RankConfig {
   std::vector<int> other_micros = {};  // of the smaller ones (train.batch_ramp)
   Purpose purpose = Purpose::kTrain;
   Target target = Target::kHost;  // where the arithmetic is
+  bool by_document = false;       // attention ends where documents do
 };
 
 // What meta replaces.
@@ -45,7 +46,8 @@ struct Backend {
 };
 
 struct StepResult {
-  double loss = 0;  // mean nats per token of the global batch
+  double loss = 0;           // mean nats per target of the global batch
+  std::int64_t targets = 0;  // tokens of it that are predicted within their document
   double grad_norm = 0;
   bool is_finite = true;     // false: nothing was changed
   bool can_go_on = true;     // false: not finite, and no smaller loss scale would help
@@ -53,6 +55,11 @@ struct StepResult {
   std::int64_t skipped = 0;  // steps so far whose gradients did not fit, this one included
   bool stops = false;        // some rank has voted to stop: every rank sees it in the same step
   int num_ready = 0;         // ranks that said ready, likewise
+};
+
+struct MeanLoss {
+  double loss = 0;
+  std::int64_t targets = 0;  // as in StepResult
 };
 
 class Rank {
@@ -85,10 +92,9 @@ class Rank {
                   int num_micros);
   // The same up to the gradients: summed over dp in store().owned(), nothing updated.
   StepResult gradients(std::int64_t number, std::span<const HostMicro> micros, int num_micros);
-  // Mean loss without touching parameters or moments. `observer` sees every micro-batch of the last
-  // stage.
-  double evaluate(std::span<const HostMicro> micros, int num_micros,
-                  ModelStage::HeadObserver observer = {});
+  // Without touching parameters or moments. `observer` sees every micro-batch of the last stage.
+  MeanLoss evaluate(std::span<const HostMicro> micros, int num_micros,
+                    ModelStage::HeadObserver observer = {});
   // After a step that was not finite: the first layer, in the order of the model, whose output is
   // not, or else the first parameter whose gradient is not. Every rank calls it and gets the same
   // answer.
@@ -132,12 +138,12 @@ class Rank {
   // The largest of all steps' lists.
   int most_of(const std::function<int(const RankActions&)>& count);
   void run(const ModelStage::Run& run);
-  void write_state(double inv_tokens);
+  std::int64_t count_targets(std::span<const HostMicro> micros, int num_micros) const;
+  void write_state(std::span<const HostMicro> micros, int num_micros);
   StepResult read_result();
   void forward_backward(std::int64_t number, double lr, std::span<const HostMicro> micros,
                         int num_micros);
   void sum_totals();
-  double inv_tokens(int num_micros) const;
   double first_bad_place(const std::string& bad_gradient);
 
   RankConfig config_;
@@ -164,7 +170,8 @@ class Rank {
   std::unique_ptr<ModelStage> stage_;
   std::unique_ptr<Interpreter> interpreter_;
   std::vector<Uses> uses_;
-  StepState state_;  // the host's copy
+  StepState state_;               // the host's copy
+  std::int64_t num_targets_ = 0;  // of this step or evaluation, over all ranks
   bool votes_stop_ = false;
   bool is_ready_ = false;
   std::function<void()> before_updates_ = [] {

@@ -59,6 +59,9 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
   metrics.peak_bytes = peak_bytes_;
   metrics.valid_loss = valid_loss;
   std::vector<ExtraMetric> extra;
+  if (!config_.data.cross_documents) {
+    extra.push_back({"loss_tokens", static_cast<double>(result.targets)});
+  }
   if (config_.compute_type() == DType::kF16) {
     extra.push_back({"loss_scale", result.loss_scale});
     extra.push_back({"skipped", static_cast<double>(result.skipped)});

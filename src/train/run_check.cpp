@@ -120,6 +120,12 @@ void check_numbers(const RunConfig& config) {
     fail_user("optimizer.eps={} must be above 0; correct it", config.optimizer.eps);
   }
   check_least("data.max_documents", config.data.max_documents, 0);
+  if (config.data.cross_documents && config.data.max_documents > 0) {
+    fail_user(
+        "data.max_documents={} limits documents that data.cross_documents=true does not tell "
+        "apart; leave one of them out",
+        config.data.max_documents);
+  }
   check_least("checkpoint.interval", config.checkpoint.interval, 0);
   check_least("checkpoint.keep", config.checkpoint.keep, 0);
 }

@@ -107,6 +107,7 @@ struct DataConfig {
   std::vector<std::string> valid;
   std::string split;
   std::string order = "shuffled";
+  bool cross_documents = false;
   std::int64_t max_documents = 0;
 
   template <class Visitor>
@@ -116,7 +117,11 @@ struct DataConfig {
     v("valid", valid, "prefixes for evaluation");
     v("split", split, "parts of train for training, validation and test, as 969,30,1");
     v("order", order, "shuffled, sequential or megatron");
-    v("max_documents", max_documents, "documents in one packed sequence; 0: the dataset's maximum");
+    v("cross_documents", cross_documents,
+      "true: the documents of a sequence are one text; false: each is attended to by itself, its "
+      "positions begin at 0, and the step into the next one does not count in the loss");
+    v("max_documents", max_documents,
+      "most documents in one packed sequence, more are refused; 0: the dataset's own maximum");
   }
 };
 
@@ -188,6 +193,8 @@ struct RunConfig {
   std::int64_t max_global_batch() const;
   std::vector<std::int64_t> step_batches() const;  // sizes of this run's steps, ascending
 
+  // Documents that a sequence may have: 0: any number; 1: attention need not tell them apart.
+  std::int64_t document_limit() const;
   DType compute_type() const;
   LrConfig lr() const;
   AdamWConfig adamw() const;

@@ -12,7 +12,8 @@ BatchGeometry geometry_of(const RunConfig& config, int dp_rank, std::int64_t glo
           .micro_batch = config.layout.micro_batch,
           .dp = config.layout.dp(),
           .dp_rank = dp_rank,
-          .seq_length = config.train.seq_length};
+          .seq_length = config.train.seq_length,
+          .by_document = !config.data.cross_documents};
 }
 
 TokenSourceConfig source_config(const RunConfig& config, SplitPart part) {
@@ -40,6 +41,24 @@ std::vector<BlendEra> eras_of(const DataConfig& data, const Manifest* resumed) {
   }
   if (eras.empty() || eras.back().weights != now.weights) eras.push_back(std::move(now));
   return eras;
+}
+
+[[noreturn]] void refuse_documents(const RunConfig& config, const TokenSource& source,
+                                   std::int64_t position, std::int64_t found) {
+  int dataset = 0;
+  source.visit_parts(position, [&dataset](const DocumentPart& part) { dataset = part.dataset; });
+  const std::string sequence =
+      fmt::format("sequence {} of {} has {} documents", position,
+                  source.datasets()[static_cast<std::size_t>(dataset)]->prefix(), found);
+  if (config.data.max_documents > 0) {
+    fail_user("data.max_documents={}: {}; raise it, or use 0 for any number",
+              config.data.max_documents, sequence);
+  }
+  fail_user(
+      "{}, and device.kind='cuda' with precision.compute='{}' does not keep them apart in this "
+      "version; let attention cross them by data.cross_documents=true, or use "
+      "precision.compute='fp32' or device.kind='cpu'",
+      sequence, config.precision.compute);
 }
 
 }  // namespace
@@ -83,6 +102,18 @@ std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config) {
   return source;
 }
 
+void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples) {
+  const std::int64_t limit = config.document_limit();
+  if (limit == 0) return;
+  const bool repeats =
+      parse_order(config.data.order) != OrderKind::kMegatron && source.eras().empty();
+  if (repeats) num_samples = std::min(num_samples, source.num_samples());  // an epoch says all
+  for (std::int64_t position = 0; position < num_samples; ++position) {
+    const std::int64_t found = source.num_documents(position);
+    if (found > limit) refuse_documents(config, source, position, found);
+  }
+}
+
 TrainFeed::TrainFeed(const RunConfig& config, const TokenSource& source, int dp_rank,
                      std::int64_t first_step)
     : config_(config),
@@ -107,7 +138,12 @@ std::span<const HostMicro> TrainFeed::next() {
   const Batch batch = loader_->next();
   micros_.clear();
   for (std::int64_t micro = 0; micro < batch.num_micros; ++micro) {
-    micros_.push_back({batch.micro_tokens(micro), batch.micro_positions(micro)});
+    HostMicro& host = micros_.emplace_back();
+    host.tokens = batch.micro_tokens(micro);
+    host.sample_ids = batch.micro_positions(micro);
+    if (batch.places.empty()) continue;
+    host.places = batch.micro_places(micro);
+    host.num_targets = batch.targets[static_cast<std::size_t>(micro)];
   }
   ++step_;
   return micros_;
@@ -121,18 +157,23 @@ EvalFeed::EvalFeed(const RunConfig& config, const TokenSource& source, int dp_ra
   const std::int64_t rows = geometry.num_micros() * b;
   tokens_.resize(static_cast<std::size_t>(rows * row));
   positions_.resize(static_cast<std::size_t>(rows));
+  if (geometry.by_document) places_.resize(tokens_.size());
+  const auto part = [](auto& all, std::int64_t first, std::int64_t count) {
+    return std::span(all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  };
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t position = sample_position(geometry, 0, i / b, i % b);
     positions_[static_cast<std::size_t>(i)] = position;
-    source.copy_sample(position, std::span(tokens_).subspan(static_cast<std::size_t>(i * row),
-                                                            static_cast<std::size_t>(row)));
+    source.copy_sample(position, part(tokens_, i * row, row));
+    if (geometry.by_document) source.copy_places(position, part(places_, i * row, row));
   }
   for (std::int64_t micro = 0; micro < geometry.num_micros(); ++micro) {
-    micros_.push_back(
-        {std::span(tokens_).subspan(static_cast<std::size_t>(micro * b * row),
-                                    static_cast<std::size_t>(b * row)),
-         std::span(positions_)
-             .subspan(static_cast<std::size_t>(micro * b), static_cast<std::size_t>(b))});
+    HostMicro& host = micros_.emplace_back();
+    host.tokens = part(tokens_, micro * b * row, b * row);
+    host.sample_ids = part(positions_, micro * b, b);
+    if (!geometry.by_document) continue;
+    host.places = part(places_, micro * b * row, b * row);
+    host.num_targets = num_targets(source, geometry, 0, micro);
   }
 }
 

@@ -21,6 +21,10 @@ std::vector<Manifest::Blend> blends_of(const TokenSource& source);
 // Null when the run file names no validation data.
 std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config);
 
+// Refuses data that has, among its first num_samples samples, a sequence of more documents than
+// config.document_limit().
+void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples);
+
 // The training batches of one rank, one step after another, through changes of the global batch.
 class TrainFeed {
  public:
@@ -50,6 +54,7 @@ class EvalFeed {
  private:
   std::vector<std::int32_t> tokens_;
   std::vector<std::int64_t> positions_;
+  std::vector<std::int32_t> places_;
   std::vector<HostMicro> micros_;
 };
 

@@ -15,8 +15,10 @@ struct Limit {
 
 void check_built(const RunConfig& config) {
   const Limit limits[] = {
-      {config.data.max_documents > 0,
-       fmt::format("data.max_documents={}", config.data.max_documents), "0"},
+      {config.data.max_documents > 1 && config.document_limit() == 1,
+       fmt::format("data.max_documents={} with device.kind='cuda' and precision.compute='{}'",
+                   config.data.max_documents, config.precision.compute),
+       "1, data.cross_documents=true, or precision.compute='fp32'"},
   };
   for (const Limit& limit : limits) {
     if (limit.is_asked) {

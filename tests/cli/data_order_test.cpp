@@ -1,5 +1,10 @@
-// What a run reads: blends through a resume with other weights, Megatron's order, and data show.
+// What a run reads: blends through a resume with other weights, Megatron's order, documents, and
+// data show.
+#include <cstring>
+#include <numeric>
+
 #include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
 #include "tests/cli/binary.h"
 
 namespace orthant::test {
@@ -103,6 +108,59 @@ TEST_F(DataOrder, MegatronsOrderTrainsAndRefusesOtherWeightsAtAResume) {
   options = blend(1, 1);
   options.insert(options.end(), {"--data.order=megatron", "--train.steps=6"});
   expect_train_refused(options, {"data.weights cannot change at a resume", "sample 32"});
+}
+
+TEST_F(DataOrder, DocumentsAreKeptApartUnlessTheyAreToBeCrossed) {
+  const auto losses_of = [this](const std::string& log, std::vector<std::string> options) {
+    options.insert(options.end(),
+                   {"--data.train=[\"lines\"]", "--checkpoint.dir=", "--log.dir=" + log});
+    expect_trains(options);
+    return losses(log);
+  };
+  const std::vector<std::string> apart = losses_of("log", {});
+  int loss_tokens = 0;
+  for (const Json& sample : shown(4, {"--data.train=[\"lines\"]"})) {
+    // The parts of a sample are what its tokens are of; the step into each but the first is masked.
+    EXPECT_EQ(sample.at("loss_tokens"), 17 - sample.at("parts").size());
+    loss_tokens += sample.at("loss_tokens").get<int>();
+  }
+  EXPECT_LT(loss_tokens, 8 * 16);
+  EXPECT_EQ(last_metrics().at("loss_tokens"), loss_tokens);
+  EXPECT_EQ(last_metrics().at("tokens"), 4 * 8 * 16);
+
+  EXPECT_EQ(losses_of("limited", {"--data.max_documents=3"}), apart);
+  EXPECT_EQ(losses_of("deep", {"--layout.ranks=2", "--layout.pp=2"}), apart);
+  EXPECT_NE(losses_of("log", {"--data.cross_documents=true"}), apart);
+  EXPECT_FALSE(last_metrics().contains("loss_tokens"));
+  expect_train_refused({"--data.train=[\"lines\"]", "--data.max_documents=1"},
+                       {"data.max_documents=1: sequence", "of lines has 2 documents"});
+}
+
+TEST_F(DataOrder, AnEvaluationIsTheMeanOverTheTokensThatCount) {
+  const std::vector<std::string> options = {"eval", "run.toml", "--data.valid=[\"lines\"]",
+                                            "--train.eval_steps=1", "--json"};
+  std::vector<std::string> with_logits = options;
+  with_logits.insert(with_logits.end(), {"--logits", "logits.safetensors"});
+  const Json one = Json::parse(run(with_logits).out);
+  const SafetensorsFile file(at("logits.safetensors"));
+  const auto bytes = file.data(*file.find("per_token_loss"));
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  ASSERT_EQ(values.size(), 8U * 16U);
+  const auto counted = std::count_if(values.begin(), values.end(), [](float x) { return x != 0; });
+  EXPECT_LT(counted, 8 * 16);
+  EXPECT_EQ(one.at("tokens"), counted);
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  EXPECT_NEAR(one.at("loss").get<double>(), sum / static_cast<double>(counted), 1e-6);
+
+  // Over batches of different counts it is no mean of means; nor does the layout matter.
+  std::vector<std::string> several = options;
+  several[3] = "--train.eval_steps=7";
+  const Json plain = Json::parse(run(several).out);
+  several.insert(several.end(), {"--layout.ranks=4", "--layout.tp=2", "--layout.micro_batch=2"});
+  const Json split = Json::parse(run(several).out);
+  EXPECT_EQ(plain.at("tokens"), split.at("tokens"));
+  EXPECT_NEAR(plain.at("loss").get<double>(), split.at("loss").get<double>(), 1e-6);
 }
 
 TEST_F(DataOrder, AStepThatTheRunHasNotIsRefused) {

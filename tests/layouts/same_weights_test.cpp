@@ -71,6 +71,18 @@ TEST(SameBits, GptWithSplitRowsAndDropoutOnTp2) {
   c.split_rows = true;
   expect_promise_of_bits(c, 2, 1);
 }
+TEST(SameBits, DocumentsOnTp2Dp2) {
+  Case c{small("llama")};
+  c.by_document = true;
+  expect_promise_of_bits(c, 2, 2);
+}
+TEST(SameBits, GptWithDocumentsSplitRowsAndDropoutOnTp2) {
+  Case c{small("gpt")};
+  c.model.dropout = 0.2;
+  c.split_rows = true;
+  c.by_document = true;
+  expect_promise_of_bits(c, 2, 1);
+}
 TEST(SameBits, LlamaInBf16OnDp2) {
   Case c{small("llama")};
   c.compute = DType::kBF16;
@@ -122,6 +134,14 @@ TEST(SameCurve, GptWithDropout) {
   Case c{small("gpt")};
   c.model.dropout = 0.3;
   expect_same_curve(c, kLayouts);
+}
+TEST(SameCurve, Documents) {
+  for (const char* family : {"gpt", "bloom", "llama"}) {
+    SCOPED_TRACE(family);
+    Case c{small(family)};
+    c.by_document = true;
+    expect_same_curve(c, kLayouts);
+  }
 }
 TEST(SameCurve, BloomWithHeadsThatAreNoPowerOfTwo) {
   Case c{small("bloom")};

@@ -30,8 +30,8 @@ struct ScheduleAndParts {
   int virtual_stages;
 };
 
-// "odd" models have a vocabulary of 509, five blocks, dropout where the family has it, and weights
-// from a seed.
+// "odd" models have a vocabulary of 509, five blocks, dropout where the family has it, weights from
+// a seed, and sequences of several documents.
 inline const std::vector<const char*> kModels = {"gpt2-tiny", "bloom-tiny", "llama-tiny",
                                                  "odd gpt",   "odd bloom",  "odd llama"};
 inline const std::vector<Mesh3> kMeshes = {

@@ -19,11 +19,15 @@ struct Subject {
   std::unique_ptr<ParamSource> source;
   std::vector<std::int32_t> tokens;
   std::int64_t seq_length;
+  bool by_document = false;
   std::vector<double> loss, norm;  // of one rank's float64 or, for odd models, formula backend
 };
 
 Training training_of(const Subject& subject, const Mesh3& mesh, int micro_batch, bool splits_rows) {
-  Case c{.model = subject.model, .seq_length = subject.seq_length, .split_rows = splits_rows};
+  const Case c{.model = subject.model,
+               .seq_length = subject.seq_length,
+               .split_rows = splits_rows,
+               .by_document = subject.by_document};
   Training training = training_of(c, mesh.tp, mesh.pp, mesh.dp, micro_batch);
   training.steps = kSteps;
   return training;
@@ -40,6 +44,7 @@ Subject odd_model(const std::string& family) {
   subject.source = std::make_unique<InitSource>(5);
   subject.tokens = random_stream(subject.model.vocab);
   subject.seq_length = 16;
+  subject.by_document = true;
   Training reference = training_of(subject, {1, 1, 1}, 1, false);
   reference.ops = "ref";
   const Curve curve = train(reference, *subject.source, subject.tokens);

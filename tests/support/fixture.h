@@ -47,14 +47,19 @@ struct Fixture {
   }
 };
 
+using BeginsDocument = std::function<bool(std::int64_t token)>;
+
 // Host memory of one rank's micro-batches of one step in sequential order.
 struct StepData {
   std::vector<std::vector<std::int32_t>> tokens;
   std::vector<std::vector<std::int64_t>> ids;
+  std::vector<std::vector<std::int32_t>> places;
   std::vector<HostMicro> micros;
 
+  // `begins_document`: whether a token of the stream does; null: the stream is one document.
   StepData(const std::vector<std::int32_t>& stream, const LayoutConfig& layout, int dp_rank,
-           std::int64_t step, std::int64_t G, std::int64_t S) {
+           std::int64_t step, std::int64_t G, std::int64_t S,
+           const BeginsDocument& begins_document = {}) {
     const std::int64_t b = layout.micro_batch;
     const std::int64_t dp = layout.dp();
     const std::int64_t samples = (static_cast<std::int64_t>(stream.size()) - 1) / S;
@@ -74,6 +79,22 @@ struct StepData {
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       micros.push_back({tokens[i], ids[i]});
+    }
+    if (!begins_document) return;
+    for (std::int64_t k = 0; k < G / (b * dp); ++k) {
+      std::vector<std::int32_t>& of_micro = places.emplace_back();
+      HostMicro& micro = micros[static_cast<std::size_t>(k)];
+      for (std::int64_t row = k * b * dp; row < (k + 1) * b * dp; ++row) {
+        const std::int64_t first = (step * G + row) % samples * S;
+        const bool is_here = row / b % dp == dp_rank;
+        std::int32_t place = 0;
+        for (std::int64_t s = 0; s <= S; ++s, ++place) {
+          if (s > 0 && begins_document(first + s)) place = 0;
+          if (is_here) of_micro.push_back(place);
+          if (s > 0 && place > 0) ++micro.num_targets;
+        }
+      }
+      micro.places = of_micro;
     }
   }
 };
@@ -99,6 +120,7 @@ struct Training {
   std::string ops = "cpu";
   int num_threads = 1;
   bool wants_grads = false;
+  BeginsDocument begins_document = {};  // with config.by_document
   // Another world than that of the threads; null: theirs.
   std::function<std::unique_ptr<Communicator>(ThreadWorld& world, int rank, const CommParts& parts)>
       join;
@@ -168,7 +190,7 @@ inline Curve train(const Training& training, const ParamSource& source,
     const int dp_rank = rank.mesh().coord(Axis::kDp);
     for (int step = 1; step <= training.steps; ++step) {
       const StepData data(stream, config.layout, dp_rank, step - 1, training.global_batch,
-                          config.seq_length);
+                          config.seq_length, training.begins_document);
       if (step == 1 && training.wants_grads) {
         rank.gradients(1, data.micros, static_cast<int>(data.micros.size()));
         const std::lock_guard lock(mutex);
