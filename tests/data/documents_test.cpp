@@ -86,37 +86,44 @@ TEST(SampleDocuments, AreThoseOfMegatronsOrder) {
   }
 }
 
+// Of one rank's batch, whose places must be those of its samples.
+std::int64_t targets_here(const TokenSource& source, const BatchGeometry& geometry,
+                          const Batch& batch) {
+  std::int64_t targets = 0;
+  for (std::int64_t micro = 0; micro < batch.num_micros; ++micro) {
+    Places expected;
+    for (std::int64_t row = 0; row < geometry.micro_batch; ++row) {
+      const Places of_row = places(source, sample_position(geometry, batch.step, micro, row));
+      expected.insert(expected.end(), of_row.begin(), of_row.end());
+    }
+    const auto found = batch.micro_places(micro);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
+    targets += std::count_if(found.begin(), found.end(), [](int at) { return at > 0; });
+  }
+  return targets;
+}
+
 TEST(SampleDocuments, ALoaderCountsTheTargetsOfAllDpRanks) {
   const Folder folder;
   const TokenSource source({{write(folder, "d", {{3}, {1}, {9}, {30}, {2}, {2}, {80}, {200}})},
                             {6, OrderKind::kShuffled, 5}});
   for (const std::int64_t dp : {1, 2}) {
-    std::vector<std::int64_t> sums(3);
+    std::vector<std::vector<std::int64_t>> said(static_cast<std::size_t>(dp));  // by rank
+    std::vector<std::int64_t> sums(3);                                          // of all ranks
     for (std::int64_t rank = 0; rank < dp; ++rank) {
       BatchGeometry geometry = {8, 2, dp, rank, 6};
       geometry.by_document = true;
       Loader loader(source, geometry, 0);
-      for (std::int64_t step = 0; step < 3; ++step) {
+      for (std::int64_t& sum : sums) {
         const Batch batch = loader.next();
         ASSERT_EQ(batch.targets.size(), static_cast<std::size_t>(8 / (2 * dp)));
-        std::int64_t here = 0;
-        for (std::int64_t micro = 0; micro < batch.num_micros; ++micro) {
-          const auto of_micro = batch.micro_places(micro);
-          for (std::int64_t row = 0; row < 2; ++row) {
-            const Places expected = places(source, sample_position(geometry, step, micro, row));
-            const auto of_row = of_micro.subspan(static_cast<std::size_t>(row * 7), 7);
-            EXPECT_TRUE(std::equal(of_row.begin(), of_row.end(), expected.begin()));
-            here += std::count_if(of_row.begin(), of_row.end(), [](int at) { return at > 0; });
-          }
-        }
-        sums[static_cast<std::size_t>(step)] += here;
-        const std::int64_t all =
-            std::accumulate(batch.targets.begin(), batch.targets.end(), std::int64_t{0});
-        // Both ranks say the same of all, which is what both have.
-        if (rank == dp - 1) {
-          EXPECT_EQ(all, sums[static_cast<std::size_t>(step)]);
-        }
+        sum += targets_here(source, geometry, batch);
+        said[static_cast<std::size_t>(rank)].push_back(
+            std::accumulate(batch.targets.begin(), batch.targets.end(), std::int64_t{0}));
       }
+    }
+    for (const std::vector<std::int64_t>& of_rank : said) {
+      EXPECT_EQ(of_rank, sums);
     }
   }
 }

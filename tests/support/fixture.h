@@ -47,8 +47,6 @@ struct Fixture {
   }
 };
 
-using BeginsDocument = std::function<bool(std::int64_t token)>;
-
 // Host memory of one rank's micro-batches of one step in sequential order.
 struct StepData {
   std::vector<std::vector<std::int32_t>> tokens;
@@ -56,10 +54,8 @@ struct StepData {
   std::vector<std::vector<std::int32_t>> places;
   std::vector<HostMicro> micros;
 
-  // `begins_document`: whether a token of the stream does; null: the stream is one document.
   StepData(const std::vector<std::int32_t>& stream, const LayoutConfig& layout, int dp_rank,
-           std::int64_t step, std::int64_t G, std::int64_t S,
-           const BeginsDocument& begins_document = {}) {
+           std::int64_t step, std::int64_t G, std::int64_t S) {
     const std::int64_t b = layout.micro_batch;
     const std::int64_t dp = layout.dp();
     const std::int64_t samples = (static_cast<std::int64_t>(stream.size()) - 1) / S;
@@ -79,22 +75,6 @@ struct StepData {
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       micros.push_back({tokens[i], ids[i]});
-    }
-    if (!begins_document) return;
-    for (std::int64_t k = 0; k < G / (b * dp); ++k) {
-      std::vector<std::int32_t>& of_micro = places.emplace_back();
-      HostMicro& micro = micros[static_cast<std::size_t>(k)];
-      for (std::int64_t row = k * b * dp; row < (k + 1) * b * dp; ++row) {
-        const std::int64_t first = (step * G + row) % samples * S;
-        const bool is_here = row / b % dp == dp_rank;
-        std::int32_t place = 0;
-        for (std::int64_t s = 0; s <= S; ++s, ++place) {
-          if (s > 0 && begins_document(first + s)) place = 0;
-          if (is_here) of_micro.push_back(place);
-          if (s > 0 && place > 0) ++micro.num_targets;
-        }
-      }
-      micro.places = of_micro;
     }
   }
 };
@@ -120,7 +100,8 @@ struct Training {
   std::string ops = "cpu";
   int num_threads = 1;
   bool wants_grads = false;
-  BeginsDocument begins_document = {};  // with config.by_document
+  // Whether a token of the stream does, with config.by_document; null: it is one document.
+  std::function<bool(std::int64_t token)> begins_document = {};
   // Another world than that of the threads; null: theirs.
   std::function<std::unique_ptr<Communicator>(ThreadWorld& world, int rank, const CommParts& parts)>
       join;
@@ -131,6 +112,31 @@ struct Training {
     return min_lr + 0.5 * (max_lr - min_lr) * (1 + std::cos(3.14159265358979323846 * share));
   }
 };
+
+// Tells the micro-batches of a step of a stream of `num_tokens` where their documents begin.
+inline void add_documents(const Training& training, std::int64_t num_tokens, int dp_rank,
+                          std::int64_t step, StepData& data) {
+  if (!training.begins_document) return;
+  const std::int64_t S = training.config.seq_length;
+  const std::int64_t b = training.config.layout.micro_batch;
+  const std::int64_t rows = b * training.config.layout.dp();  // of a micro-batch on all dp ranks
+  data.places.resize(data.micros.size());
+  for (std::size_t k = 0; k < data.micros.size(); ++k) {
+    HostMicro& micro = data.micros[k];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t position =
+          step * training.global_batch + static_cast<std::int64_t>(k) * rows + row;
+      const std::int64_t first = position % ((num_tokens - 1) / S) * S;
+      std::int32_t place = 0;
+      for (std::int64_t s = 0; s <= S; ++s, ++place) {
+        if (training.begins_document(first + s)) place = 0;
+        if (row / b == dp_rank) data.places[k].push_back(place);
+        if (place > 0) ++micro.num_targets;
+      }
+    }
+    micro.places = data.places[k];
+  }
+}
 
 inline std::string compare_plans(const MemoryPlan& plan, const MemoryPlan& run) {
   for (std::size_t i = 0; i < plan.arenas.size(); ++i) {
@@ -189,8 +195,9 @@ inline Curve train(const Training& training, const ParamSource& source,
     rank.store().load(source);
     const int dp_rank = rank.mesh().coord(Axis::kDp);
     for (int step = 1; step <= training.steps; ++step) {
-      const StepData data(stream, config.layout, dp_rank, step - 1, training.global_batch,
-                          config.seq_length, training.begins_document);
+      StepData data(stream, config.layout, dp_rank, step - 1, training.global_batch,
+                    config.seq_length);
+      add_documents(training, static_cast<std::int64_t>(stream.size()), dp_rank, step - 1, data);
       if (step == 1 && training.wants_grads) {
         rank.gradients(1, data.micros, static_cast<int>(data.micros.size()));
         const std::lock_guard lock(mutex);
