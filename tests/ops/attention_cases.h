@@ -191,19 +191,20 @@ inline void add_rotary_cases(OpCases& cases, DType type) {
   struct Size {
     std::int64_t T, H, G, D;
   };
-  for (const auto& [T, H, G, D] :
+  for (const Size& n :
        {Size{1, 1, 1, 2}, Size{7, 3, 1, 6}, Size{33, 4, 2, 16}, Size{130, 2, 2, 64}}) {
     for (const Rotate direction : {Rotate::kForward, Rotate::kBackward}) {
       const char* variant = direction == Rotate::kForward ? "forward" : "backward";
       cases.push_back(
-          {case_name("rotary", type, {T, H, G, D}, variant), [=](OpBed& bed) {
+          {case_name("rotary", type, {n.T, n.H, n.G, n.D}, variant), [=](OpBed& bed) {
              return op_run(
-                 bed, Rotary{.qkv = bed.normal("qkv", {T, (H + 2 * G) * D}, type),
-                             .positions = bed.whole("positions", {T}, DType::kI32, 0, 100000),
-                             .inv_freq = bed.floats({D / 2}, DType::kF32, rotary_frequencies(D)),
-                             .H = H,
-                             .G = G,
-                             .direction = direction});
+                 bed,
+                 Rotary{.qkv = bed.normal("qkv", {n.T, (n.H + 2 * n.G) * n.D}, type),
+                        .positions = bed.whole("positions", {n.T}, DType::kI32, 0, 100000),
+                        .inv_freq = bed.floats({n.D / 2}, DType::kF32, rotary_frequencies(n.D)),
+                        .H = n.H,
+                        .G = n.G,
+                        .direction = direction});
            }});
     }
   }
