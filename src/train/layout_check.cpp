@@ -1,0 +1,234 @@
+#include "train/layout_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "base/check.h"
+#include "ckpt/checkpoint.h"
+#include "model/canonical.h"
+#include "train/compare_gradients.h"
+#include "train/run_data.h"
+#include "train/run_ranks.h"
+#include "train/save.h"
+#include "train/small_run.h"
+#include "train/weights.h"
+
+namespace orthant {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWrong = "self-check: this layout does not train what one rank trains.";
+constexpr const char* kStops = "self-check: a checkpoint of this layout does not go on as it was.";
+constexpr const char* kAdvice = "Nothing was trained; use another layout, and report this";
+
+// Is gone when the check ends, however it does.
+class CheckFolder {
+ public:
+  CheckFolder(const RunConfig& run, bool is_first)
+      : path_((run.checkpoint.dir.empty() ? run.log.dir : run.checkpoint.dir) + "/self-check"),
+        is_first_(is_first) {}
+  ~CheckFolder() { remove(); }
+  CheckFolder(const CheckFolder&) = delete;
+  CheckFolder& operator=(const CheckFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  void make() const {
+    remove();
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) fail_run("--self-check: {} cannot be made: {}", path_, error.message());
+  }
+  void require() const {
+    std::error_code error;
+    if (fs::exists(path_, error)) return;
+    fail_user(
+        "--self-check: {} is not there for every rank; checkpoint.dir, or log.dir where that is "
+        "empty, must be one folder for all hosts",
+        path_);
+  }
+
+ private:
+  void remove() const {
+    std::error_code error;
+    if (is_first_) fs::remove_all(path_, error);
+  }
+  std::string path_;
+  bool is_first_;
+};
+
+bool repeats_bits(const RunConfig& config) {
+  return config.device.kind == "cpu" || config.train.deterministic;
+}
+
+// One trial against that of one rank.
+class Comparison {
+ public:
+  Comparison(const Trial& found, const Trial& plain, RankRunner runner)
+      : found_(found),
+        plain_(plain),
+        runner_(std::move(runner)),
+        params_(canonical_params(found.config.model)),
+        tolerance_(layout_tolerance(found.config)) {}
+
+  void compare_step(std::int64_t step) {
+    compare_gradients(step);
+    const StepResult& own = found_.steps[static_cast<std::size_t>(step - 1)];
+    const StepResult& plain = plain_.steps[static_cast<std::size_t>(step - 1)];
+    const double norm_off = std::abs(own.grad_norm / plain.grad_norm - 1);
+    if (!(norm_off <= (step == 1 ? tolerance_.norm : tolerance_.later))) {
+      fail_run(
+          "{} In step {} of a small model the gradient norm is {:.8g}, expected {:.8g}, though "
+          "each gradient is right: it looks as if some were counted more than once, or not at all. "
+          "{}",
+          kWrong, step, own.grad_norm, plain.grad_norm, kAdvice);
+    }
+    const double loss_off = std::abs(own.loss - plain.loss);
+    if (!(loss_off <= tolerance_.loss)) {
+      fail_run(
+          "{} In step {} of a small model the loss is {:.8g}, expected {:.8g}, and {:.3g} is "
+          "allowed, though each gradient is right. {}",
+          kWrong, step, own.loss, plain.loss, tolerance_.loss, kAdvice);
+    }
+    loss_ = std::max(loss_, loss_off);
+  }
+  std::string summary() const {
+    return fmt::format("losses differ by at most {:.2g}, gradients by {:.2g} of their norm", loss_,
+                       gradient_);
+  }
+
+ private:
+  void compare_gradients(std::int64_t step) {
+    const double allowed = step == 1 ? tolerance_.gradient : tolerance_.later;
+    const StateSource expected = read_gradients(plain_.config.model, plain_.gradients_of(step));
+    const StateSource own = read_gradients(found_.config.model, found_.gradients_of(step));
+    const std::vector<TensorDifference> all = compare_all(params_, expected, own);
+    const TensorDifference& worst = all.front();
+    gradient_ = std::max(gradient_, worst.error);
+    if (worst.error <= allowed) return;
+    const auto others = std::count_if(all.begin() + 1, all.end(), [allowed](const auto& tensor) {
+      return !(tensor.error <= allowed);
+    });
+    std::string why = explain(all, allowed, found_.config);
+    if (step > 1) {
+      why = "the update before was wrong, or new weights have not come everywhere";
+    } else if (why.empty()) {
+      why = explain_by_micro(whole_tensor(expected, *worst.spec), whole_tensor(own, *worst.spec),
+                             gradients_by_micro(plain_, *worst.spec, runner_),
+                             found_.config.layout.dp());
+    }
+    fail_run(
+        "{} In step {} of a small model the gradient of {} is off by {:.3g} of its norm, {:.3g} is "
+        "allowed: its norm is {:.6g}, expected {:.6g}; {} of {} other tensors are off, too. It "
+        "looks as if {}. {}",
+        kWrong, step, worst.spec->name, worst.error, allowed, worst.found, worst.expected, others,
+        all.size() - 1, why, kAdvice);
+  }
+
+  const Trial& found_;
+  const Trial& plain_;
+  RankRunner runner_;
+  std::vector<ParamSpec> params_;
+  LayoutTolerance tolerance_;
+  double loss_ = 0;      // the largest difference so far
+  double gradient_ = 0;  // likewise
+};
+
+// `again` began where `once` had saved.
+void compare_resumed(const Trial& once, const Trial& again) {
+  const double allowed = repeats_bits(once.config) ? 0 : layout_tolerance(once.config).loss;
+  for (std::int64_t step = again.first_step(); step <= kSmallSteps; ++step) {
+    const double found = again.steps[static_cast<std::size_t>(step - again.first_step())].loss;
+    const double expected = once.steps[static_cast<std::size_t>(step - 1)].loss;
+    if (std::abs(found - expected) <= allowed) continue;
+    fail_run(
+        "{} After that of step {} of a small model the loss of step {} is {:.9g}, without a stop "
+        "{:.9g}. {}",
+        kStops, Trial::kSavedStep, step, found, expected, kAdvice);
+  }
+  if (!repeats_bits(once.config)) return;
+  const Manifest expected = open_checkpoint(once.checkpoint_of(kSmallSteps)).manifest;
+  const Manifest found = open_checkpoint(again.checkpoint_of(kSmallSteps)).manifest;
+  for (const auto& [tensor, sum] : found.checksums) {
+    if (expected.checksums.at(tensor) == sum) continue;
+    fail_run(
+        "{} After that of step {} of a small model {} has other bits at step {} than without a "
+        "stop. {}",
+        kStops, Trial::kSavedStep, tensor, kSmallSteps, kAdvice);
+  }
+}
+
+}  // namespace
+
+// fp32: twice what every layout keeps of a reference (docs/numerics.md). Elsewhere the type's
+// rounding, 2^-9 and 2^-12, adds up over the terms of a gradient, of which the smallest have most.
+LayoutTolerance layout_tolerance(const RunConfig& config) {
+  const bool adds_alike = config.layout.tp == 1 && config.layout.dp() == 1;
+  if (adds_alike && repeats_bits(config)) return {};
+  const bool adds_roughly = config.precision.grad_accum == "bf16";
+  if (adds_roughly || config.compute_type() == DType::kBF16) {
+    return {.loss = 2e-2, .norm = 2e-2, .gradient = 0.1, .later = 0.2};
+  }
+  if (config.compute_type() == DType::kF16) {
+    return {.loss = 2e-3, .norm = 2e-3, .gradient = 2e-2, .later = 0.1};
+  }
+  return {.loss = 2e-5, .norm = 2e-4, .gradient = 1e-4, .later = 1e-2};
+}
+
+std::string check_layout(const RunConfig& run, ProcessWorld* world, const RankRunner& runner) {
+  const bool is_first = has_first_rank(world);
+  const CheckFolder folder(run, is_first);
+  const RunConfig small = small_run(run, folder.path());
+  const UnevenSource weights(static_cast<std::uint64_t>(small.train.seed));
+  std::unique_ptr<TokenSource> data;
+  agree(world, [&] {
+    if (!is_first) return;
+    folder.make();
+    write_small_data(small);
+  });
+  agree(world, [&] {
+    folder.require();
+    data = open_train_data(small, nullptr);
+  });
+  Trial once{.config = small, .data = *data, .weights = weights, .name = "once"};
+  once.run(runner);
+
+  Weights saved;
+  agree(world, [&] {
+    saved = weights_of_checkpoint(small.model, once.checkpoint_of(Trial::kSavedStep));
+    verify(*saved.source, world);
+  });
+  Trial again{.config = small, .data = *data, .weights = *saved.source, .name = "again"};
+  again.resumed = &*saved.resumed;
+  again.config.checkpoint.dir = folder.path() + "/again";
+  again.run(runner);
+
+  std::string summary;
+  agree(world, [&] {
+    if (!is_first) return;
+    const RankRunner here = [&small](const RankConfig& rank, const RunPlan& plan,
+                                     const RankWork& work) {
+      run_ranks(rank, plan, small.device.kind, nullptr, work);
+    };
+    Trial plain{.config = small, .data = *data, .weights = weights, .name = "plain"};
+    plain.config = on_one_rank(small);
+    plain.saves = false;
+    plain.run(here);
+    Comparison comparison(once, plain, here);
+    for (std::int64_t step = 1; step <= kSmallSteps; ++step) {
+      comparison.compare_step(step);
+    }
+    compare_resumed(once, again);
+    summary = comparison.summary();
+  });
+  return fmt::format(
+      "self-check: the layout trains what one rank does: in {} steps of a small {} {}; its "
+      "checkpoint goes on with the same {}",
+      kSmallSteps, small.model.family, summary, repeats_bits(small) ? "bits" : "losses");
+}
+
+}  // namespace orthant
