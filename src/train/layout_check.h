@@ -12,10 +12,14 @@ namespace orthant {
 
 // What may differ from one rank. Where only the order of work differs, no bit may.
 struct LayoutTolerance {
-  double loss = 0;      // nats
-  double norm = 0;      // relative
-  double gradient = 0;  // of each tensor, relative to its norm, at weights that are the same
-  double later = 0;     // after updates by gradients that were rounded otherwise; norm and gradient
+  // In one step.
+  struct Step {
+    double loss = 0;      // nats
+    double norm = 0;      // relative
+    double gradient = 0;  // of each tensor, relative to its norm
+  };
+  Step first;  // at the same weights
+  Step later;  // after updates by gradients that were rounded otherwise
 };
 LayoutTolerance layout_tolerance(const RunConfig& config);
 

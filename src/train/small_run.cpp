@@ -67,7 +67,8 @@ void shrink_batch(RunConfig& small, const RunConfig& run) {
     layout.micro_batch = std::min<std::int64_t>(layout.micro_batch, 2);
   }
   const std::int64_t of_run = run.max_global_batch() / (run.layout.micro_batch * layout.dp());
-  const std::int64_t enough = 2 * std::int64_t{layout.pp} + 1;
+  constexpr int kDeep = 8;  // from here on one rank would be long at work with more
+  const std::int64_t enough = (layout.pp <= kDeep ? 2 : 1) * std::int64_t{layout.pp} + 1;
   const std::int64_t micros = layout.schedule == "file" ? of_run : std::min(of_run, enough);
   small.train.global_batch = micros * layout.micro_batch * layout.dp();
   small.train.accumulation = 0;
@@ -89,7 +90,10 @@ RunConfig small_run(const RunConfig& run, const std::string& folder) {
   small.train.steps = kSmallSteps;
   small.train.eval_interval = 0;
   small.train.max_minutes = 0;
-  small.optimizer.lr = small.optimizer.min_lr = 0.01;
+  // Large updates tell what has come of them. They are nearly proportional to the gradients: of
+  // those that are nothing but rounding AdamW's usual eps would make as much as of others.
+  small.optimizer.lr = small.optimizer.min_lr = 0.05;
+  small.optimizer.eps = 0.01;
   small.optimizer.warmup_steps = 0;
   small.optimizer.decay = "constant";
   small.data.train = {folder + "/tokens"};
