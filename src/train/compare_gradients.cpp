@@ -80,7 +80,11 @@ std::string explain(const std::vector<TensorDifference>& all, double allowed,
                     const RunConfig& config) {
   const TensorDifference& worst = all.front();
   if (!std::isfinite(worst.error)) return "a number had overflowed";
-  if (worst.rest <= std::max(0.01, allowed)) return explain_factor(worst.factor, config);
+  constexpr double kRounding = 0.01;
+  if (allowed == 0 && worst.error < kRounding) {
+    return "sums were made in another order, or rounded otherwise";
+  }
+  if (worst.rest <= std::max(kRounding, allowed)) return explain_factor(worst.factor, config);
   const bool is_of_whole_tensors =
       std::all_of(all.begin(), all.end(), [allowed](const TensorDifference& tensor) {
         return tensor.error <= allowed || tensor.spec->split_dim < 0;

@@ -10,19 +10,6 @@
 
 namespace orthant {
 
-// What may differ from one rank. Where only the order of work differs, no bit may.
-struct LayoutTolerance {
-  // In one step.
-  struct Step {
-    double loss = 0;      // nats
-    double norm = 0;      // relative
-    double gradient = 0;  // of each tensor, relative to its norm
-  };
-  Step first;  // at the same weights
-  Step later;  // after updates by gradients that were rounded otherwise
-};
-LayoutTolerance layout_tolerance(const RunConfig& config);
-
 // All ranks together: trains the small run with `runner`, goes on from its checkpoint, and compares
 // both with one rank, whose program rank 0 runs by itself. Says what it has found, or throws it
 // (Fault::kRun) when it is a difference. Its files lie in checkpoint.dir, or in log.dir where that

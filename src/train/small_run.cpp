@@ -108,10 +108,10 @@ RunConfig small_run(const RunConfig& run, const std::string& folder) {
   return small;
 }
 
-RunConfig on_one_rank(const RunConfig& small) {
+RunConfig on_one_rank(const RunConfig& small, std::int64_t micro_batch) {
   RunConfig plain = small;
   plain.layout = {};
-  plain.layout.micro_batch = small.layout.micro_batch;
+  plain.layout.micro_batch = micro_batch;
   plain.layout.deadline_s = small.layout.deadline_s;
   validate(plain);
   return plain;

@@ -16,8 +16,8 @@ inline constexpr std::int64_t kSmallSteps = 3;
 RunConfig small_run(const RunConfig& run, const std::string& folder);
 
 // The same training by the plain program: one rank, nothing split, sharded, recomputed or
-// offloaded.
-RunConfig on_one_rank(const RunConfig& small);
+// offloaded; a step in micro-batches of that many sequences.
+RunConfig on_one_rank(const RunConfig& small, std::int64_t micro_batch);
 
 // The tokens of all its steps.
 void write_small_data(const RunConfig& small);

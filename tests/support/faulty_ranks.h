@@ -16,10 +16,11 @@ namespace orthant::test {
 
 enum class Wrong : std::uint8_t {
   kNothing,
-  kLeftOut,    // a collective is not made
-  kTwice,      // it is made two times
-  kGivesZero,  // a collective is made of zeros on this rank
-  kGetsZero,   // a message arrives as zeros
+  kLeftOut,      // a collective is not made
+  kTwice,        // it is made two times
+  kGivesZero,    // a collective is made of zeros on this rank
+  kGetsZero,     // a message arrives as zeros
+  kGetsALittle,  // a message arrives with another last bit of its first number
 };
 
 // What goes wrong in a call of world rank `rank` in `group`. All members must leave out the same.
@@ -34,8 +35,8 @@ class FaultyGroup final : public Communicator {
     InFlight in_flight;
   };
 
-  FaultyGroup(std::unique_ptr<Communicator> inner, int lane, const CommParts& parts, CallFault fault,
-              std::shared_ptr<Beneath> beneath)
+  FaultyGroup(std::unique_ptr<Communicator> inner, int lane, const CommParts& parts,
+              CallFault fault, std::shared_ptr<Beneath> beneath)
       : Communicator(inner->name(), inner->members(), inner->rank(), lane, parts),
         beneath_(std::move(beneath)),
         inner_(std::move(inner)),
@@ -62,9 +63,10 @@ class FaultyGroup final : public Communicator {
     if (!is_message(call.kind)) return;
     inner_->wait(messages_.at(token.id));
     messages_.erase(token.id);
-    const bool is_lost =
-        call.kind == Call::Kind::kRecv && fault_(name(), world_rank(), call) == Wrong::kGetsZero;
-    if (is_lost) std::fill_n(call.out.data, call.out.bytes(), std::byte{0});
+    if (call.kind != Call::Kind::kRecv) return;
+    const Wrong wrong = fault_(name(), world_rank(), call);
+    if (wrong == Wrong::kGetsZero) std::fill_n(call.out.data, call.out.bytes(), std::byte{0});
+    if (wrong == Wrong::kGetsALittle) *call.out.data ^= std::byte{1};
   }
   void make(const Call& call, Wrong wrong) {
     const Tensor& own = reads_in(call.kind) ? call.in : call.out;
