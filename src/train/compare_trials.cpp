@@ -18,6 +18,11 @@ constexpr const char* kWrong = "self-check: this layout does not train what one 
 constexpr const char* kStops = "self-check: a checkpoint of this layout does not go on as it was.";
 constexpr const char* kAdvice = "Nothing was trained; use another layout, and report this";
 
+void require_none(const std::vector<std::string>& strays, const char* when) {
+  if (strays.empty()) return;
+  fail_run("{} In a small model, {}, {}. {}", kWrong, when, strays.front(), kAdvice);
+}
+
 // One trial against that of one rank.
 class Comparison {
  public:
@@ -29,8 +34,12 @@ class Comparison {
         runner_(runner),
         params_(canonical_params(found.config.model)) {}
 
+  // The first that went wrong is said.
   void compare() {
-    for (std::int64_t step = 1; step <= kSmallSteps; ++step) {
+    require_none(found_.strays_at_start, "with the weights that it began with");
+    compare_step(1);
+    require_none(found_.strays_at_end, "after its updates");
+    for (std::int64_t step = 2; step <= kSmallSteps; ++step) {
       compare_step(step);
     }
   }
@@ -143,14 +152,15 @@ void compare_bits(const Trial& found, const Trial& micros, const RankRunner& run
 
 // `again` began where `once` had saved.
 void compare_resumed(const Trial& once, const Trial& again) {
+  require_none(again.strays_at_start, "with the weights of its checkpoint");
   const double allowed = repeats_bits(once.config) ? 0 : layout_tolerance(once.config).later.loss;
   for (std::int64_t step = again.first_step(); step <= kSmallSteps; ++step) {
     const double found = again.steps[static_cast<std::size_t>(step - again.first_step())].loss;
     const double expected = once.steps[static_cast<std::size_t>(step - 1)].loss;
     if (std::abs(found - expected) <= allowed) continue;
     fail_run(
-        "{} After that of step {} of a small model the loss of step {} is {:.9g}, without a stop "
-        "{:.9g}. {}",
+        "{} After that of step {} of a small model the loss of step {} is {:.17g}, without a stop "
+        "{:.17g}. {}",
         kStops, Trial::kSavedStep, step, found, expected, kAdvice);
   }
   if (!repeats_bits(once.config)) return;

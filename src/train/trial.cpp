@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "model/canonical.h"
 #include "train/run_data.h"
 #include "train/save.h"
 #include "train/saver.h"
 #include "train/small_run.h"
+#include "train/tensor_survey.h"
 #include "train/weights.h"
 
 namespace orthant {
@@ -23,8 +26,20 @@ void lower_loss_scale(Rank& rank) {
   rank.keep(state);
 }
 
+// All ranks together; of rank 0.
+void look_for_strays(Rank& rank, const ModelConfig& model, std::vector<std::string>& strays) {
+  const std::vector<ParamSpec> params = canonical_params(model);
+  TensorSurvey survey(rank, params);
+  std::vector<std::string> found = survey.find_strays();
+  for (std::string& repeat : survey.find_repeats(survey.square_sums(TensorSurvey::What::kWeight))) {
+    found.push_back(std::move(repeat));
+  }
+  if (rank.mesh().rank() == 0) strays = std::move(found);
+}
+
 void train(Rank& rank, Trial& trial) {
   load_weights(rank, trial.weights);
+  look_for_strays(rank, trial.config.model, trial.strays_at_start);
   lower_loss_scale(rank);
   if (trial.resumed != nullptr) resume(rank, *trial.resumed);
   TrainFeed feed(trial.config, trial.data, rank.mesh().coord(Axis::kDp), trial.first_step());
@@ -38,6 +53,7 @@ void train(Rank& rank, Trial& trial) {
     const bool is_kept = step == Trial::kSavedStep || step == kSmallSteps;
     if (trial.saves && is_kept) save_checkpoint(rank, trial.config, step, {});
   }
+  look_for_strays(rank, trial.config.model, trial.strays_at_end);
 }
 
 // On one rank it lies in one piece.

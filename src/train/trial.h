@@ -30,6 +30,9 @@ struct Trial {
   const Manifest* resumed = nullptr;   // null: from the start
   bool saves = true;                   // checkpoints
   std::vector<StepResult> steps = {};  // of rank 0, from first_step() on
+  // Of rank 0: which ranks do not hold the same values and should, or the other way round.
+  std::vector<std::string> strays_at_start = {};
+  std::vector<std::string> strays_at_end = {};
 
   std::int64_t first_step() const { return resumed != nullptr ? resumed->step + 1 : 1; }
   std::string gradients_of(std::int64_t step) const;   // a folder: train/save.h
