@@ -96,6 +96,7 @@ RunConfig small_run(const RunConfig& run, const std::string& folder) {
   small.optimizer.eps = 0.01;
   small.optimizer.warmup_steps = 0;
   small.optimizer.decay = "constant";
+  small.optimizer.decay_steps = 0;
   small.data.train = {folder + "/tokens"};
   small.data.weights.clear();
   small.data.valid.clear();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "tests/support/faulty_ranks.h"
 #include "train/compare_trials.h"
 #include "train/run_ranks.h"
@@ -136,6 +137,22 @@ TEST_F(LayoutCheck, PassesWithEverySchedule) {
   expect_passes("llama", {"--layout.ranks=4", "--layout.pp=4", "--layout.stages=balanced",
                           "--layout.schedule=zero_bubble", "--layout.recompute=block",
                           "--layout.recompute_blocks=1"});
+}
+
+// The file has a list for the run's own number of micro-batches.
+TEST_F(LayoutCheck, PassesWithAScheduleFileAndOtherOrdersOfData) {
+  const std::string path = folder_ + "/schedule.txt";
+  write_file_atomically(path,
+                        "placement straight\n"
+                        "rank 0: F0 F1 F2 F3 B0 B1 B2 B3\n"
+                        "rank 1: F0 B0 F1 B1 F2 B2 F3 B3\n");
+  expect_passes("gpt", {"--layout.ranks=2", "--layout.pp=2", "--train.global_batch=4",
+                        "--layout.schedule=file", "--layout.schedule_file=" + path});
+  for (const char* order : {"sequential", "megatron"}) {
+    expect_passes(
+        "llama", {"--layout.ranks=2", "--layout.tp=2", fmt::format("--data.order={}", order),
+                  "--optimizer.decay=wsd", "--optimizer.decay_steps=1", "--optimizer.clip_grad=0"});
+  }
 }
 
 TEST_F(LayoutCheck, PassesWithEveryStageOfZero) {
@@ -320,6 +337,21 @@ TEST_F(LayoutCheck, TriesTheOptionsOfTheRun) {
   EXPECT_EQ(plain.layout.zero_stage, LayoutConfig{}.zero_stage);
   EXPECT_EQ(plain.train.global_batch, small.train.global_batch);
   EXPECT_EQ(plain.model, small.model);
+}
+
+// Also of the largest.
+TEST_F(LayoutCheck, MakesEveryRunSmall) {
+  for (const auto& file :
+       fs::directory_iterator(std::string(ORTHANT_SOURCE_DIR) + "/configs/runs")) {
+    SCOPED_TRACE(file.path().string());
+    const RunConfig run = load_run_config(file.path().string(), {});
+    const RunConfig small = small_run(run, folder_);
+    EXPECT_LT(count_parameters(small.model), 20'000'000);
+    EXPECT_EQ(small.layout.ranks, run.layout.ranks);
+    EXPECT_EQ(small.layout.tp, run.layout.tp);
+    EXPECT_EQ(small.model.tie_embeddings, run.model.tie_embeddings);
+    (void)on_one_rank(small, small.layout.micro_batch);
+  }
 }
 
 // A whole run in one rank's order of work, but for one bit of one message.
