@@ -49,6 +49,7 @@ void add_train(Parser& app, Command& chosen) {
   struct Arguments {
     RunArguments run;
     std::vector<std::string> dump;
+    bool self_check = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   add_run_arguments(command, arguments->run);
@@ -58,12 +59,18 @@ void add_train(Parser& app, Command& chosen) {
                   "with Hugging Face's "
                   "names")
       .expected(2);
+  command.add_flag("--self-check", arguments->self_check,
+                   "before the first step: tries the layout on a small model against one rank, "
+                   "and examines the start of the run; a fault ends it with status 1");
   command.when_chosen([arguments, &chosen] {
     chosen = [arguments] {
-      const std::optional<GradientDump> dump = parse_dump(arguments->dump);
-      return run_with_ranks(arguments->run, [&dump](const RunConfig& config, ProcessWorld* world) {
-        return train(config, dump, world);
-      });
+      TrainExtras extras;
+      extras.dump = parse_dump(arguments->dump);
+      extras.self_check = arguments->self_check;
+      return run_with_ranks(arguments->run,
+                            [&extras](const RunConfig& config, ProcessWorld* world) {
+                              return train(config, extras, world);
+                            });
     };
   });
 }

@@ -30,6 +30,8 @@ class ProcessWorld {
   int num_threads();  // of this rank, when the ranks share the cores
   bool is_first() const { return rank() == 0; }
   void set_deadline(double seconds) { rank_.set_deadline(seconds); }
+  // This rank is at work by itself and may be silent for `busy_s`: see Communicator.
+  void sign_of_life(double busy_s) { rank_.sign_of_life(busy_s); }
 
   // Ranks whose tensors lie on GPUs join together; the world before has gone by then.
   std::unique_ptr<Communicator> join(const CommParts& parts);

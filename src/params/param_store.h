@@ -101,6 +101,17 @@ class ParamStore {
   };
   std::vector<Owned> owned() const;
 
+  // What of each parameter's value lies here: all of this rank's part, padding of a vocabulary
+  // included, or with ZeRO 3 what is in its shard.
+  struct Held {
+    const Param* param;
+    std::int64_t first;  // in the flattened part
+    Tensor value;        // compute type
+    bool is_whole;       // the part
+    bool is_second;      // the head's own copy of a tied table
+  };
+  std::vector<Held> held() const;
+
   // Fills values, master weights and moments. Not part of a step.
   void load(const ParamSource& source);
 

@@ -116,4 +116,25 @@ std::vector<ParamStore::Owned> ParamStore::owned() const {
   return all;
 }
 
+std::vector<ParamStore::Held> ParamStore::held() const {
+  ORTHANT_CHECK(!host_ || host_->is_settled(), "updates are due; settle() makes them");
+  std::vector<Held> all;
+  for (const Unit& unit : units_) {
+    if (!has_own_value(unit)) continue;
+    const bool is_whole = unit.value.present();
+    const UnitRange here = is_whole ? unit.places.whole() : unit.places.shard();
+    const Tensor& values = is_whole ? unit.value : unit.value_shard;
+    for (const UnitPlaces::Place& place : unit.places.places()) {
+      const UnitRange part = intersection(place.range, here);
+      if (part.count == 0) continue;
+      all.push_back({.param = place.param,
+                     .first = part.first - place.range.first,
+                     .value = values.flat(part.first - here.first, part.count),
+                     .is_whole = is_whole,
+                     .is_second = unit.spec.tie == UnitSpec::Tie::kSecond});
+    }
+  }
+  return all;
+}
+
 }  // namespace orthant

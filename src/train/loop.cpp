@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "train/fit.h"
+#include "train/layout_check.h"
 #include "train/peak.h"
 #include "train/report.h"
 #include "train/run_data.h"
@@ -21,6 +22,7 @@
 #include "train/save.h"
 #include "train/saver.h"
 #include "train/signals.h"
+#include "train/start_check.h"
 #include "train/weights.h"
 
 namespace orthant {
@@ -36,7 +38,7 @@ double seconds_since(Clock::time_point start) {
 struct SharedRun {
   const RunConfig& config;
   ProcessWorld* world;  // null: ranks are threads
-  std::optional<GradientDump> dump;
+  TrainExtras extras;
   RunPlan plan;
   Weights weights;
   std::unique_ptr<TokenSource> train_data;
@@ -79,9 +81,17 @@ class Worker {
     watch(start);
     const std::span<const HostMicro> micros = feed_.next();
     const int num_micros = static_cast<int>(micros.size());
-    if (run_.dump && run_.dump->step == step) {
+    if (run_.extras.self_check && step == run_.first_step) {
+      check_start(rank_, {.config = config_,
+                          .is_fresh = !run_.weights.resumed && config_.origin.weights.empty(),
+                          .step = step,
+                          .micros = micros});
+      start = Clock::now();
+    }
+    const std::optional<GradientDump>& dump = run_.extras.dump;
+    if (dump && dump->step == step) {
       rank_.gradients(step, micros, num_micros);
-      save_gradients(rank_, config_, run_.dump->path);
+      save_gradients(rank_, config_, dump->path);
       start = Clock::now();
     }
     saver_.before_step();
@@ -206,7 +216,7 @@ void run_workers(const RankConfig& rank, SharedRun& run, Report* report) {
   } catch (...) {
     if (!has_first_rank(run.world)) throw;
     if (!run.config.checkpoint.dir.empty()) remove_unfinished(run.config.checkpoint.dir);
-    if (run.dump) remove_unfinished_gradients(run.dump->path);
+    if (run.extras.dump) remove_unfinished_gradients(run.extras.dump->path);
     throw;
   }
 }
@@ -225,7 +235,8 @@ void require_eval_samples(const RunConfig& config, const TokenSource* valid) {
 // Finds all that the run needs, and refuses what does not fit together, before anything is made.
 void prepare(const RankConfig& rank, SharedRun& run) {
   const RunConfig& config = run.config;
-  require_outputs(config, run.dump);
+  const std::optional<GradientDump>& dump = run.extras.dump;
+  require_outputs(config, dump);
   run.weights = find_weights(config);
   const Manifest* resumed = run.weights.resumed ? &*run.weights.resumed : nullptr;
   run.train_data = open_train_data(config, resumed);
@@ -235,9 +246,9 @@ void prepare(const RankConfig& rank, SharedRun& run) {
     run.first_step = run.weights.resumed->step + 1;
   }
   verify(*run.weights.source, run.world);
-  if (run.dump && (run.dump->step < run.first_step || run.dump->step > config.train.steps)) {
-    fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them",
-              run.dump->step, run.first_step, config.train.steps);
+  if (dump && (dump->step < run.first_step || dump->step > config.train.steps)) {
+    fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
+              run.first_step, config.train.steps);
   }
   require_eval_samples(config, run.valid_data.get());
   check_documents(config, *run.train_data, config.samples_before(config.train.steps + 1));
@@ -267,13 +278,13 @@ void begin_report(const SharedRun& run, std::optional<Report>& report) {
 
 }  // namespace
 
-int train(const RunConfig& config, const std::optional<GradientDump>& dump, ProcessWorld* world) {
+int train(const RunConfig& config, const TrainExtras& extras, ProcessWorld* world) {
   // Whoever reads the terminal's lines may go; the run stays.
   std::signal(SIGPIPE, SIG_IGN);
   const RankConfig rank = rank_config(config);
   SharedRun run{.config = config,
                 .world = world,
-                .dump = dump,
+                .extras = extras,
                 .plan = {},
                 .weights = {},
                 .train_data = nullptr,
@@ -290,6 +301,13 @@ int train(const RunConfig& config, const std::optional<GradientDump>& dump, Proc
   if (run.first_step > config.train.steps) {
     if (report) report->message(fmt::format("all {} steps are done", config.train.steps));
     return 0;
+  }
+  if (extras.self_check) {
+    const std::string found = check_layout(
+        config, world, [&](const RankConfig& small, const RunPlan& plan, const RankWork& work) {
+          run_ranks(small, plan, config.device.kind, world, work);
+        });
+    if (report) report->message(found);
   }
   run_workers(rank, run, report ? &*report : nullptr);
   if (report) report->finish();

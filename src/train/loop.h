@@ -16,9 +16,15 @@ struct GradientDump {
   std::string path;
 };
 
+// What is asked beside the run file.
+struct TrainExtras {
+  std::optional<GradientDump> dump;
+  bool self_check = false;  // the layout and the start of the run, before its first step
+};
+
 // Trains to the end, to a stop signal, or to max_minutes. The exit status: 0, or 128 + the signal.
 // `world`: of the rank that this process is; null: ranks are threads.
-int train(const RunConfig& config, const std::optional<GradientDump>& dump, ProcessWorld* world);
+int train(const RunConfig& config, const TrainExtras& extras, ProcessWorld* world);
 
 struct EvalResult {
   double loss = 0;          // mean nats per token

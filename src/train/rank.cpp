@@ -330,6 +330,21 @@ MeanLoss Rank::evaluate(std::span<const HostMicro> micros, int num_micros,
   return {.loss = result.loss, .targets = result.targets};
 }
 
+// Piece by piece, through memory that every step fills anew.
+void Rank::sum_over_ranks(std::span<std::int64_t> numbers) {
+  ledger_.restart();
+  const Where where(ledger_, "numbers");
+  for (std::size_t first = 0; first < numbers.size(); first += kNormLimbs) {
+    const auto piece =
+        numbers.subspan(first, std::min<std::size_t>(kNormLimbs, numbers.size() - first));
+    const Tensor shared = norm_sum_.flat(0, static_cast<std::int64_t>(piece.size()));
+    backend_.device.to_device(shared, std::as_bytes(piece));
+    world_->all_reduce(shared, Reduce::kSum);
+    backend_.device.to_host(std::as_writable_bytes(piece), shared);
+  }
+  world_->throw_if_failed();
+}
+
 MemoryPlan Rank::memory() const {
   MemoryPlan plan;
   for (const auto& arena : arenas_) {

@@ -100,6 +100,9 @@ class Rank {
   // answer.
   std::string find_non_finite(std::span<const HostMicro> micros, int num_micros);
 
+  // Adds up numbers of all ranks, each in its place; every rank gives as many. Between steps.
+  void sum_over_ranks(std::span<std::int64_t> numbers);
+
   // What a step leaves for the next: updates, loss_scale, good_steps, skipped.
   const StepState& kept() const { return state_; }
   void keep(const StepState& state) { state_ = state; }

@@ -60,10 +60,8 @@ void resume(Rank& rank, const Manifest& manifest) {
   rank.keep(state);
 }
 
-void save_gradients(Rank& rank, const RunConfig& config, const std::string& path) {
-  const std::vector<ParamSpec> params = canonical_params(config.model);
-  const StateFiles files(params, StateSet::kWeights);
-  const std::string folder = path + kUnfinished;
+void write_gradients(Rank& rank, const ModelConfig& model, const std::string& folder) {
+  const StateFiles files(canonical_params(model), StateSet::kWeights);
   Communicator& world = rank.mesh().world();
   if (is_writer_in_chief(rank)) {
     std::error_code error;
@@ -81,17 +79,26 @@ void save_gradients(Rank& rank, const RunConfig& config, const std::string& path
     }
   }
   world.barrier();
+}
+
+StateSource read_gradients(const ModelConfig& model, const std::string& folder) {
+  const StateFiles files(canonical_params(model), StateSet::kWeights);
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : files.files()) {
+    names.push_back(name);
+  }
+  return {folder, names, {}};
+}
+
+void save_gradients(Rank& rank, const RunConfig& config, const std::string& path) {
+  const std::string folder = path + kUnfinished;
+  write_gradients(rank, config.model, folder);
   if (is_writer_in_chief(rank)) {
-    std::vector<std::string> names;
-    for (const auto& [name, bytes] : files.files()) {
-      names.push_back(name);
-    }
-    const StateSource source(folder, names, {});
     write_hf_tensors({.path = path, .model = config.model, .prefix = "", .dtype = DType::kF32},
-                     source, params);
+                     read_gradients(config.model, folder), canonical_params(config.model));
     remove_unfinished_gradients(path);
   }
-  world.barrier();
+  rank.mesh().world().barrier();
 }
 
 void remove_unfinished_gradients(const std::string& path) noexcept {

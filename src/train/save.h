@@ -14,6 +14,12 @@ namespace orthant {
 // Goes on where the steps of a checkpoint ended; its weights are loaded apart from this.
 void resume(Rank& rank, const Manifest& manifest);
 
+// All ranks call it together while gradients are summed. They are written to a new folder as the
+// files of canonical weights are: whole, f32, of the loss itself where that is scaled.
+void write_gradients(Rank& rank, const ModelConfig& model, const std::string& folder);
+// What they have written.
+StateSource read_gradients(const ModelConfig& model, const std::string& folder);
+
 // All ranks call it together while gradients are summed. The file has Hugging Face's names.
 void save_gradients(Rank& rank, const RunConfig& config, const std::string& path);
 // What a save_gradients() that failed has left.
