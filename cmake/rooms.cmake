@@ -4,11 +4,13 @@ file(STRINGS ${CMAKE_SOURCE_DIR}/src/LAYERS ORTHANT_LAYERS REGEX "^[a-z]+:")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/LAYERS)
 
 # The headers that nearly every file includes are read once. OpenMP is on for all, since both must agree.
-# g++ 12 takes what it inlines from a precompiled header for the project's own code and warns of it.
+# g++ 12 takes what it inlines from a precompiled header for the project's own code and warns of it; clang, which builds the
+# fuzzers, knows none of these options.
+set(ORTHANT_GNU "$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>")
 function(orthant_read_headers_once target)
   add_library(${target} OBJECT ${CMAKE_SOURCE_DIR}/src/base/headers.cpp)
   target_link_libraries(${target} PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${ARGN})
-  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_compile_options(${target} PRIVATE "$<${ORTHANT_GNU}:-fpch-preprocess>")
   target_precompile_headers(${target} PRIVATE <fmt/core.h> <algorithm> <array> <cmath> <cstdint> <functional> <map>
                             <memory> <span> <string> <string_view> <utility> <vector>)
   # What ccache takes for the contents of the precompiled header, which differ from folder to folder.
@@ -18,7 +20,7 @@ endfunction()
 function(orthant_uses_headers target headers)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-restrict>")
+    "$<${ORTHANT_GNU}:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-restrict>")
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs from the distribution's packages what Orthant needs: scripts/install.sh [build] [tests] [text].
+# Installs from the distribution's packages what Orthant needs: scripts/install.sh [build] [tests] [fuzz] [text].
 # A package that is already there is left alone; when all are there, nothing is run and no network is used.
 set -euo pipefail
 
@@ -13,6 +13,7 @@ build_packages=(
 mpi_packages=(libopenmpi-dev openmpi-bin)
 # The checks that use these say that they are skipped where a distribution does not have them.
 check_packages=(git python3 clang-format-14 clang-tidy-14 libomp-14-dev)
+fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev)
 text_packages=(bible-kjv)
 
 fail() {
@@ -108,6 +109,7 @@ for group in "$@"; do
       check_cmake
       ;;
     tests) install_all optional "${check_packages[@]}" ;;
+    fuzz) install_all required "${fuzz_packages[@]}" ;;
     text) install_all required "${text_packages[@]}" ;;
     *) fail "no group '$group'; the groups are build, tests and text" ;;
   esac

@@ -28,12 +28,15 @@ struct NormalizerScratch {
   RegexScratch regex;
 };
 
-// `text`, valid UTF-8, after all steps; it lives in `scratch` or is (a part of) `text` itself.
+// `text`, valid UTF-8, after all steps; it lives in `scratch` or is (a part of) `text` itself. Steps
+// that make far more of a text than any alphabet asks for are a user error: their tokenizer.json
+// could fill the memory.
 std::string_view normalize(const std::vector<NormalizerStep>& steps, std::string_view text,
                            NormalizerScratch& scratch);
 
-// Appends `text` with every `from`, which is not empty, replaced.
-void append_replaced(std::string_view text, std::string_view from, std::string_view to,
-                     std::string& out);
+// Appends `text` with every `from`, which is not empty, replaced; false: `out` would pass `most`
+// bytes.
+bool append_replaced(std::string_view text, std::string_view from, std::string_view to,
+                     std::size_t most, std::string& out);
 
 }  // namespace orthant

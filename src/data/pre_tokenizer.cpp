@@ -18,7 +18,7 @@ std::string_view PreTokenizer::with_metaspace(const PieceStep& step, std::string
   const bool wanted =
       step.prepend == Prepend::kAlways || (step.prepend == Prepend::kFirst && is_first);
   if (wanted && !text.starts_with(' ') && !text.starts_with(step.space)) buffer += step.space;
-  append_replaced(text, " ", step.space, buffer);
+  append_replaced(text, " ", step.space, buffer.max_size(), buffer);
   return buffer;
 }
 

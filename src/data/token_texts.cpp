@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/check.h"
+#include "data/normalizer.h"
 #include "data/tokenizer_file.h"
 #include "data/unicode.h"
 
@@ -13,6 +15,7 @@ namespace orthant {
 namespace {
 
 constexpr std::uint32_t kNumByteCodes = 256 + 68;
+constexpr std::size_t kMostGrowth = 8;  // of all texts together, by a decoder's replacements
 
 constexpr bool is_own_code(std::uint32_t byte) {
   return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -31,12 +34,8 @@ constexpr std::array<int, kNumByteCodes> kByteOfCode = [] {
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
-  std::size_t done = 0;
-  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, done)) {
-    out.append(text.substr(done, at - done)).append(to);
-    done = at + from.size();
-  }
-  return out.append(text.substr(done));
+  append_replaced(text, from, to, out.max_size(), out);
+  return out;
 }
 
 }  // namespace
@@ -74,9 +73,12 @@ std::int32_t TokenTexts::id_of(const std::string& text) const {
 }
 
 void TokenTexts::start_decoding() {
+  constexpr std::size_t kSlack = 1 << 20;
   texts_.resize(static_cast<std::size_t>(max_id_) + 1);
+  room_ = kSlack;
   for (const auto& [text, id] : ids_) {
     texts_[static_cast<std::size_t>(id)] = text;
+    room_ += kMostGrowth * text.size();
   }
 }
 
@@ -95,7 +97,17 @@ void TokenTexts::decode_byte_level() {
 }
 
 void TokenTexts::replace(const std::string& from, const std::string& to) {
-  change_all([&](std::string& text) { text = replaced(text, from, to); });
+  change_all([&](std::string& text) {
+    std::string changed;
+    if (!append_replaced(text, from, to, text.size() + room_, changed)) {
+      fail_user(
+          "the tokenizer's decoder makes all tokens more than {} times as long as they are; give a "
+          "tokenizer.json whose replacements are shorter",
+          kMostGrowth);
+    }
+    room_ -= changed.size() > text.size() ? changed.size() - text.size() : 0;
+    text = std::move(changed);
+  });
 }
 
 void TokenTexts::decode_byte_names() {

@@ -43,6 +43,7 @@ class TokenTexts {
 
   std::unordered_map<std::string, std::int32_t> ids_;
   std::int64_t max_id_ = -1;
+  std::size_t room_ = 0;                  // bytes that replacements may still add
   std::vector<std::string> texts_;        // by id
   std::vector<std::string> first_texts_;  // by id; empty: as texts_
 };

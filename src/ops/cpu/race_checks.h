@@ -2,30 +2,21 @@
 // barrier and a join order nothing in the sanitizer's eyes. In other builds this is nothing.
 #pragma once
 
-#if defined(__SANITIZE_THREAD__)
 extern "C" {
-void __tsan_acquire(void* address);
-void __tsan_release(void* address);
+// Of the sanitizer's runtime (sanitizer/tsan_interface.h), null where that is not linked.
+[[gnu::weak]] void __tsan_acquire(void* address);
+[[gnu::weak]] void __tsan_release(void* address);
 }
-// Of a function that only hands out work: its frame is read before a thread can acquire anything.
-#define ORTHANT_UNCHECKED __attribute__((no_sanitize_thread, noinline))
-#else
-#define ORTHANT_UNCHECKED
-#endif
 
 namespace orthant::cpu {
 
 // What a thread did before release() of an address comes before what others do after acquire() of
 // it.
-inline void release([[maybe_unused]] void* address) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release(address);
-#endif
+inline void release(void* address) {
+  if (&__tsan_release != nullptr) __tsan_release(address);
 }
-inline void acquire([[maybe_unused]] void* address) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(address);
-#endif
+inline void acquire(void* address) {
+  if (&__tsan_acquire != nullptr) __tsan_acquire(address);
 }
 
 }  // namespace orthant::cpu
