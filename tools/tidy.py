@@ -16,7 +16,7 @@ os.makedirs(passed_folder, exist_ok=True)
 with open("build/compile_commands.json", encoding="utf-8") as commands:
     database = json.load(commands)
 for entry in database:  # g++'s precompiled headers and warnings mean nothing to clang
-    entry["command"] = re.sub(r" -fpch-preprocess| -Winvalid-pch| -Wno-restrict| -Wno-stringop-overflow| -include \S*cmake_pch\.hxx", "", entry["command"])
+    entry["command"] = re.sub(r" -fpch-preprocess| -Winvalid-pch| -Wno-restrict| -Wno-maybe-uninitialized| -Wno-stringop-overflow| -include \S*cmake_pch\.hxx", "", entry["command"])
 with open(os.path.join(passed_folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
     json.dump(database, commands)
 command_of = {os.path.relpath(c["file"], root): c for c in database}

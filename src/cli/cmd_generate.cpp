@@ -131,6 +131,7 @@ void write_all(Writing& writing, Generator& generator, int rank, std::size_t bat
         writing.requests.begin() + static_cast<std::ptrdiff_t>(first + count));
     requests.resize(batch, requests.back());  // the last batch is as wide as the others
     std::vector<TextStream> streams;
+    streams.reserve(batch);
     std::vector<std::string> texts(batch);
     std::vector<std::int64_t> counts(batch);
     for (const TextRequest& request : requests) {

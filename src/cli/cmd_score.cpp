@@ -54,6 +54,7 @@ int score(const ScoreArguments& arguments) {
   }
   const auto tokenizer = find_tokenizer(arguments.tokenizer, text);
   std::vector<TaskTokens> tokens;
+  tokens.reserve(tasks.size());
   for (const ChoiceTask& task : tasks) {
     tokens.push_back(encode_choices(*tokenizer, text, task));
   }

@@ -43,6 +43,7 @@ void run_generators(GeneratorConfig config, const TextModel& text, std::string_v
   config.target = target_of(text.device);
   check_layout(config);
   std::vector<MemoryPlan> plans;
+  plans.reserve(static_cast<std::size_t>(config.num_ranks()));
   for (int r = 0; r < config.num_ranks(); ++r) {
     plans.push_back(plan_generation(config, r));
   }

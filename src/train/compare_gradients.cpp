@@ -50,14 +50,12 @@ TensorDifference compare(std::span<const float> expected, std::span<const float>
   }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   TensorDifference result{.expected = std::sqrt(ee), .found = std::sqrt(ff)};
-  if (!std::isfinite(dd)) {
+  if (!std::isfinite(dd) || (ee == 0 && ff > 0)) {
     result.error = result.rest = kInfinity;
   } else if (ee > 0) {
     result.error = std::sqrt(dd / ee);
     result.factor = ef / ee;
     result.rest = std::sqrt(std::max(0.0, ff - ef * ef / ee) / ee);
-  } else if (ff > 0) {
-    result.error = result.rest = kInfinity;
   }
   return result;
 }

@@ -114,6 +114,7 @@ std::vector<std::string> whole_safetensors() {
   for (const int tensors : {0, 1, 3}) {
     const Folder folder;
     std::vector<TensorSpec> specs;
+    specs.reserve(static_cast<std::size_t>(tensors));
     for (int i = 0; i < tensors; ++i) {
       specs.push_back({.name = fmt::format("h.{}.weight", i),
                        .dtype = i == 1 ? DType::kBF16 : DType::kF32,

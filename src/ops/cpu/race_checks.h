@@ -4,8 +4,8 @@
 
 extern "C" {
 // Of the sanitizer's runtime (sanitizer/tsan_interface.h), null where that is not linked.
-[[gnu::weak]] void __tsan_acquire(void* address);
-[[gnu::weak]] void __tsan_release(void* address);
+[[gnu::weak]] void tsan_acquire(void* address) __asm__("__tsan_acquire");
+[[gnu::weak]] void tsan_release(void* address) __asm__("__tsan_release");
 }
 
 namespace orthant::cpu {
@@ -13,10 +13,10 @@ namespace orthant::cpu {
 // What a thread did before release() of an address comes before what others do after acquire() of
 // it.
 inline void release(void* address) {
-  if (&__tsan_release != nullptr) __tsan_release(address);
+  if (&tsan_release != nullptr) tsan_release(address);
 }
 inline void acquire(void* address) {
-  if (&__tsan_acquire != nullptr) __tsan_acquire(address);
+  if (&tsan_acquire != nullptr) tsan_acquire(address);
 }
 
 }  // namespace orthant::cpu
