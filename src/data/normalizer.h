@@ -28,9 +28,9 @@ struct NormalizerScratch {
   RegexScratch regex;
 };
 
-// `text`, valid UTF-8, after all steps; it lives in `scratch` or is (a part of) `text` itself. Steps
-// that make far more of a text than any alphabet asks for are a user error: their tokenizer.json
-// could fill the memory.
+// `text`, valid UTF-8, after all steps; it lives in `scratch` or is (a part of) `text` itself.
+// Steps that make far more of a text than any alphabet asks for are a user error: their
+// tokenizer.json could fill the memory.
 std::string_view normalize(const std::vector<NormalizerStep>& steps, std::string_view text,
                            NormalizerScratch& scratch);
 
