@@ -132,7 +132,7 @@ ClassBytes host_classes(const Job& job, const DryMemory& memory) {
 }
 
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
-  const Fit host = fullest_host(job, plan, limit);
+  Fit host = fullest_host(job, plan, limit);
   if (limit.devices.empty()) return host;
   const Fit device = fullest_device(job, plan, limit);
   return device.fits && !host.fits ? host : device;
@@ -147,6 +147,7 @@ std::string explain_misfit(const Job& job, const RunPlan& plan, const MemoryLimi
   text += remedies.front().fits ? "; what makes it fit:"
                                 : "; nothing makes it fit on these ranks, but these save:";
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(remedies.size());
   for (const Remedy& remedy : remedies) {
     rows.push_back({"  --" + join(remedy.options, " --"),
                     fmt::format("{} less", format_bytes(remedy.saved)),

@@ -21,7 +21,7 @@ std::string kind_title(const LayoutConfig& layout, const RunPlan& plan, int kind
   const int first = first_of(plan, kind);
   const auto coords = mesh_shape(layout).coords_of(first);
   const auto count = std::count(plan.kind_of.begin(), plan.kind_of.end(), kind);
-  const std::string title =
+  std::string title =
       fmt::format("{} x stage {}", count, coords[static_cast<std::size_t>(Axis::kPp)]);
   if (layout.tp == 1) return title;
   std::vector<std::string> members;

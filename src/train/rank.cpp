@@ -149,10 +149,12 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
   const int num_slots = trains ? most_of([](const auto& list) { return in_flight(list); }) : 1;
   const int num_lates = trains ? most_of(between_halves) : 0;
   std::vector<Arena*> slots;
+  slots.reserve(static_cast<std::size_t>(num_slots));
   for (int i = 0; i < num_slots; ++i) {
     slots.push_back(&make_arena(fmt::format("slot{}", i), capacities));
   }
   std::vector<Arena*> lates;
+  lates.reserve(static_cast<std::size_t>(num_lates));
   for (int i = 0; i < num_lates; ++i) {
     lates.push_back(&make_arena(fmt::format("late{}", i), capacities));
   }
@@ -184,11 +186,13 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
 std::vector<Arena*> Rank::make_offload(std::size_t num_slots,
                                        const std::optional<MemoryPlan>& capacities) {
   std::vector<Arena*> windows;
+  windows.reserve(StashOffload::kWindows);
   for (int i = 0; i < StashOffload::kWindows; ++i) {
     windows.push_back(&make_arena(fmt::format("window{}", i), capacities));
   }
   offload_ = std::make_unique<StashOffload>(transfers_, std::move(windows));
   std::vector<Arena*> hosts;
+  hosts.reserve(num_slots);
   for (std::size_t i = 0; i < num_slots; ++i) {
     hosts.push_back(&make_arena(fmt::format("away{}", i), capacities, Arena::Place::kHost));
   }
