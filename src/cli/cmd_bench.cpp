@@ -122,7 +122,7 @@ void add_bench_step(Parser& bench, Command& chosen) {
   command.when_chosen([given, &chosen] {
     chosen = [given] {
       const auto load = [given] {
-        const RunConfig config = step_config(*given);
+        RunConfig config = step_config(*given);
         settle_length(*given, config.device.kind);
         if (given->without_update && config.layout.ranks > 1) {
           fail_user("bench step --without-update is for one rank, layout.ranks={}; leave it out",
