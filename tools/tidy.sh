@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy on FILES as build/ compiles them: tools/tidy.sh [--seconds N] [--deep] FILE...
-# With --seconds no file is begun after N seconds; with --deep the static analyzer, too, walks the paths of src/. A file that passed is checked again only when it, a header
-# that it includes or .clang-tidy has changed.
+# With --seconds no file is begun after N seconds; with --deep the static analyzer, too, walks the paths of src/. A file
+# that passed is checked again only when it, a header that it includes or .clang-tidy has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
-// Files that come from elsewhere are read or refused, never more: whole ones, every one that the
-// fuzzer has found, and whole ones that are cut or damaged at every place.
+// Files that come from elsewhere are read or refused, never more: whole ones, the cases in found/,
+// made by hand or kept by the fuzzer, and whole ones that are cut or damaged at every place.
 #include "tests/fuzz/readers.h"
 
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST_P(Readers, SurviveADamagedByteAnywhere) {
   }
 }
 
-TEST_P(Readers, SurviveWhatTheFuzzerHasFound) {
+TEST_P(Readers, SurviveTheCasesInFound) {
   const fs::path folder = fs::path(ORTHANT_SOURCE_DIR) / "tests" / "fuzz" / "found" / GetParam();
   int count = 0;
   constexpr std::int64_t kMostKib = 256 * 1024;
