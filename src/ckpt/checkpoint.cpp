@@ -113,6 +113,12 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
   return std::nullopt;
 }
 
+std::optional<Checkpoint> find_checkpoint(const std::string& path,
+                                          std::vector<std::string>& passed_over) {
+  if (is_checkpoint(path)) return open_checkpoint(path);
+  return newest_checkpoint(path, passed_over);
+}
+
 std::unique_ptr<StateSource> checkpoint_source(const Checkpoint& checkpoint) {
   std::vector<std::string> names;
   for (const auto& [name, bytes] : checkpoint.manifest.files) {

@@ -28,6 +28,10 @@ Checkpoint open_checkpoint(const std::string& folder);
 std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
                                             std::vector<std::string>& passed_over);
 
+// `path` itself, or the newest in it.
+std::optional<Checkpoint> find_checkpoint(const std::string& path,
+                                          std::vector<std::string>& passed_over);
+
 std::unique_ptr<StateSource> checkpoint_source(const Checkpoint& checkpoint);
 
 // Removes what saves that failed or were killed have left in `dir`. No rank may be saving.

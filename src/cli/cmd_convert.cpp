@@ -62,10 +62,9 @@ void to_checkpoint(const std::string& from, const std::string& to) {
 }
 
 // `from` is a checkpoint folder, or a directory of them: then the newest.
-Checkpoint find_checkpoint(const std::string& from) {
-  if (is_checkpoint(from)) return open_checkpoint(from);
+Checkpoint require_checkpoint(const std::string& from) {
   std::vector<std::string> passed_over;
-  auto newest = newest_checkpoint(from, passed_over);
+  auto newest = find_checkpoint(from, passed_over);
   for (const std::string& damage : passed_over) {
     fmt::print(stderr, "{}\n", damage);
   }
@@ -81,7 +80,7 @@ Checkpoint find_checkpoint(const std::string& from) {
 }
 
 void to_hugging_face(const std::string& from, const std::string& to, DType dtype) {
-  const Checkpoint checkpoint = find_checkpoint(from);
+  const Checkpoint checkpoint = require_checkpoint(from);
   const ModelConfig model = model_of(checkpoint.manifest, checkpoint.folder);
   const auto source = checkpoint_source(checkpoint);
   source->verify({});

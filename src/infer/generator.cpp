@@ -39,8 +39,7 @@ GeneratorConfig generator_config(const ModelConfig& model, DType compute,
 void check_layout(const GeneratorConfig& config) {
   const ModelConfig& model = config.model;
   const int tp = config.tp;
-  if (tp < 1 || model.heads % tp != 0 || model.ffn % tp != 0 ||
-      (model.kv_heads % tp != 0 && tp % model.kv_heads != 0)) {
+  if (tp < 1 || !tp_fits(model, tp)) {
     fail_user(
         "--tp={}: it must divide heads={} and ffn={}, and divide kv_heads={} or be a multiple; "
         "give another",

@@ -15,14 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint, or the newest of a directory of them.
-std::optional<std::string> find_checkpoint(const std::string& folder,
-                                           std::vector<std::string>& passed_over) {
-  if (fs::exists(folder + "/manifest.json")) return folder;
-  const auto newest = newest_checkpoint(folder, passed_over);
-  return newest ? std::optional(newest->folder) : std::nullopt;
-}
-
 void add_hf_ends(TextModel& text, const std::string& folder) {
   for (const std::int64_t id : read_hf_config(folder).tokens.eos) {
     text.ends.push_back(static_cast<std::int32_t>(id));
@@ -42,19 +34,18 @@ TextModel of_hf_folder(const std::string& folder) {
 TextModel of_checkpoint(const std::string& path) {
   TextModel text;
   std::vector<std::string> passed_over;
-  const auto folder = find_checkpoint(path, passed_over);
-  if (!folder) {
+  const auto checkpoint = find_checkpoint(path, passed_over);
+  if (!checkpoint) {
     refuse_foreign(path);
     fail_user(
         "{}: no run file, no Hugging Face folder (no config.json) and no checkpoint (no "
         "manifest.json, no whole step-N folder{}{}); name one of them",
         path, passed_over.empty() ? "" : "; ", passed_over.empty() ? "" : passed_over.front());
   }
-  const Checkpoint checkpoint = open_checkpoint(*folder);
-  text.model = model_of(checkpoint.manifest, *folder);
-  text.weights = weights_of_checkpoint(text.model, *folder);
+  text.model = model_of(checkpoint->manifest, checkpoint->folder);
+  text.weights = weights_of_checkpoint(text.model, checkpoint->folder);
   text.weights.passed_over = std::move(passed_over);
-  text.folders = {*folder, path};
+  text.folders = {checkpoint->folder, path};
   return text;
 }
 
@@ -71,10 +62,10 @@ TextModel of_run_file(const ModelRequest& request) {
   const bool is_named = !request.checkpoint.empty();
   const std::string dir = is_named ? request.checkpoint : config.checkpoint.dir;
   std::vector<std::string> passed_over;
-  const auto folder = dir.empty() ? std::nullopt : find_checkpoint(dir, passed_over);
-  if (folder) {
-    text.weights = weights_of_checkpoint(text.model, *folder);
-    text.folders.push_back(*folder);
+  const auto checkpoint = dir.empty() ? std::nullopt : find_checkpoint(dir, passed_over);
+  if (checkpoint) {
+    text.weights = weights_of_checkpoint(text.model, checkpoint->folder);
+    text.folders.push_back(checkpoint->folder);
     text.folders.push_back(dir);
   } else if (!is_named && !config.origin.weights.empty()) {
     text.weights = initial_weights(text.model, config.origin.weights);

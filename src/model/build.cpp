@@ -78,6 +78,11 @@ std::vector<std::int64_t> balanced_blocks(const ModelConfig& config, const Place
 
 }  // namespace
 
+bool tp_fits(const ModelConfig& config, std::int64_t tp) {
+  return config.heads % tp == 0 && config.ffn % tp == 0 &&
+         (config.kv_heads % tp == 0 || tp % config.kv_heads == 0);
+}
+
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout) {
   return static_cast<int>(std::max<std::int64_t>(1, layout.tp / config.kv_heads));
 }

@@ -25,6 +25,10 @@ std::vector<std::int64_t> blocks_per_part(const ModelConfig& config, const TextO
 // The rows of a micro-batch that a rank has outside the matrix products.
 Rows rows_of(const LayoutConfig& layout);
 
+// Every tp rank has whole query heads and its part of ffn; key-value heads are split, or each is
+// held by several ranks.
+bool tp_fits(const ModelConfig& config, std::int64_t tp);
+
 // The tp ranks that hold one key-value head.
 int kv_copies(const ModelConfig& config, const LayoutConfig& layout);
 

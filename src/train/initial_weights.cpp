@@ -11,12 +11,6 @@
 namespace orthant {
 namespace {
 
-std::optional<Checkpoint> find_checkpoint(const std::string& path,
-                                          std::vector<std::string>& passed_over) {
-  if (is_checkpoint(path)) return open_checkpoint(path);
-  return newest_checkpoint(path, passed_over);
-}
-
 // The weights of a source without its moments.
 class WeightsAlone final : public ParamSource {
  public:

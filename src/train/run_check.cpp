@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "model/build.h"
 #include "train/run_batch.h"
 #include "train/run_config.h"
 #include "train/run_limits.h"
@@ -135,13 +136,6 @@ std::string or_list(std::vector<std::string> parts) {
   const std::string last = parts.back();
   parts.pop_back();
   return join(parts) + " or " + last;
-}
-
-// Every tp rank has whole query heads and its part of ffn; key-value heads are split, or each is
-// held by several ranks.
-bool tp_fits(const ModelConfig& model, std::int64_t tp) {
-  return model.heads % tp == 0 && model.ffn % tp == 0 &&
-         (model.kv_heads % tp == 0 || tp % model.kv_heads == 0);
 }
 
 std::string fitting_tps(const ModelConfig& model) {
