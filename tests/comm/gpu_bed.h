@@ -40,7 +40,7 @@ class GpuBed {
   GpuBed(ProcessWorld& world, GpuLinks links)
       : device_(make_gpu_of_process(world.rank())),
         arena_(*device_, in_flight_, "test", std::int64_t{512} << 20),
-        scratch_(*device_, in_flight_, "calls", kScratchBytes),
+        scratch_(*device_, in_flight_, "calls", kScratchBytes + kRoomOfSubgroups),
         comm_(world.join({.ledger = ledger,
                           .in_flight = in_flight_,
                           .queue = device_->queue(),
@@ -74,6 +74,7 @@ class GpuBed {
  private:
   // Small, so that large sums are made in pieces.
   static constexpr std::int64_t kScratchBytes = std::int64_t{4} << 20;
+  static constexpr std::int64_t kRoomOfSubgroups = std::int64_t{64} << 10;
   InFlight in_flight_;
   std::unique_ptr<Device> device_;
   Arena arena_;

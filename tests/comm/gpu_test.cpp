@@ -1,6 +1,8 @@
 // Calls between processes with a GPU each, by mapped memory of peers and by NCCL: collectives
 // against their definition, messages, and what is said when a rank stops.
+#include <chrono>
 #include <csignal>
+#include <thread>
 #include <type_traits>
 
 #include "base/random.h"
@@ -272,12 +274,14 @@ TEST_P(OnTwoGpus, ARankThatStopsIsNamed) {
   EXPECT_TRUE(contains(message, "rank 1 has gone on from all_reduce 'a' (world)")) << message;
 }
 
-// It has posted the call, so the other's GPU is in it.
+// It has posted the call, and the other, which comes later, waits on its GPU for the part that it
+// has not queued.
 TEST_P(OnTwoGpus, ARankThatStopsWhileAGpuWaitsForItIsNamed) {
   const std::string message = message_when([](GpuBed& bed) {
     reduce_once(bed, "a");
     const Where scope(bed.ledger, "b");
     const Tensor t = bed.alloc(100000, DType::kF32);
+    if (bed.comm().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const Token token = bed.comm().start_all_reduce(t, Reduce::kSum);
     if (bed.comm().rank() == 1) ::raise(SIGSTOP);
     bed.comm().wait(token);

@@ -1,6 +1,7 @@
 #include "comm/stream/stream_rank.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -79,16 +80,21 @@ void StreamRank::wait(StreamCommunicator& group, const Call& call) {
   if (noted >= 0) note(group, call, -1);
 }
 
-// All ranks have come to the call, and what moves it is not ready.
+// All ranks have come to the call, and what moves it is not ready: a call is queued within
+// microseconds, a connection is made within seconds.
 void StreamRank::wait_for_links(const StreamCommunicator& group, const Call& call,
                                 Board::Clock::time_point start, std::uint32_t ticket) {
-  constexpr double kEvery = 1e-3;
+  constexpr double kShortest = 1e-5;
+  constexpr double kLongest = 1e-3;
+  constexpr double kShare = 0.25;  // of the time waited so far
   wires_->board().touch(rank());
-  if (Board::Clock::now() >= after(start, deadline_s_)) {
+  const Board::Clock::time_point now = Board::Clock::now();
+  if (now >= after(start, deadline_s_)) {
     fail(fmt::format("{} waited {:g} s for its GPUs to be connected in {}", group.title(),
                      deadline_s_, text_of(call.kind, call.where)));
   }
-  wires_->sleep(ticket, after(Board::Clock::now(), kEvery));
+  const double waited = std::chrono::duration<double>(now - start).count();
+  wires_->sleep(ticket, after(now, std::clamp(kShare * waited, kShortest, kLongest)));
 }
 
 // What a rank has sent before its end counts, so it is taken before the verdict.
