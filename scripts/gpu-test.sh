@@ -3,9 +3,10 @@
 # of two GPUs say that they are skipped where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/build.sh ops_test layouts_test comm_test cli_test orthant
+scripts/build.sh ops_test layouts_test matrix_test comm_test cli_test orthant
 build/bin/ops_test --gtest_filter='*Cuda*'
 build/bin/layouts_test --gtest_filter='*Cuda*'
+build/bin/matrix_test --gtest_filter='*CudaMatrix*'
 build/bin/comm_test --gtest_filter='*Gpu*'
 build/bin/cli_test --gtest_filter='*OnGpus*'
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/bench_random_step.h"
+#include "cli/gpu_cost_table.h"
 #include "mem/gpus.h"
 #include "plan/plan.h"
 #include "train/peak.h"
@@ -21,55 +22,6 @@ namespace orthant {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// What an H200 sustains: bf16 products under its power limit, and copies of device memory.
-constexpr double kProductFlops = 690e12;
-constexpr double kCopyBytes = 4.24e12;
-
-// What the ops of one step take on the GPU, by name, or by name and place.
-class GpuCostTable final : public OpsObserver {
- public:
-  struct Row {
-    std::int64_t calls = 0;
-    double seconds = 0;
-    double floor_seconds = 0;
-  };
-  GpuCostTable(QueueTimer& timer, const Ledger& ledger, bool by_place)
-      : timer_(timer),
-        ledger_(ledger),
-        by_place_(by_place) {}
-
-  void before(std::string_view op, const Cost& cost) override {
-    std::string name(op);
-    if (by_place_) name += " " + kind_of_place(ledger_.where());
-    Row& row = rows_[name];
-    ++row.calls;
-    row.floor_seconds += std::max(cost.flops / kProductFlops, cost.bytes / kCopyBytes);
-    spans_.push_back({&row, timer_.mark(), 0});
-  }
-  void after() override { spans_.back().end = timer_.mark(); }
-
-  std::map<std::string, Row> take() {
-    for (const Span& span : spans_) {
-      span.row->seconds += timer_.seconds_between(span.start, span.end);
-    }
-    spans_.clear();
-    timer_.forget();
-    return std::exchange(rows_, {});
-  }
-
- private:
-  struct Span {
-    Row* row;
-    int start;
-    int end;
-  };
-  QueueTimer& timer_;
-  const Ledger& ledger_;
-  bool by_place_;
-  std::map<std::string, Row> rows_;
-  std::vector<Span> spans_;
-};
 
 // Copies of a table over and over.
 void fill(Ops& ops, const Tensor& to, const Tensor& table) {
@@ -119,7 +71,7 @@ struct GpuStep {
   std::vector<double> seconds_without_update;  // where that is measured
   double loss = 0;                             // of the last
   double observed_seconds = 0;                 // of the step by op
-  std::map<std::string, GpuCostTable::Row> rows;
+  GpuCosts costs;
 };
 
 // The first rank says when it is enough: its vote reaches all ranks with the step.
@@ -161,7 +113,7 @@ GpuStep measure(const StepBench& bench, Rank& rank, bool is_first, const RandomS
   GpuCostTable table(*timer, rank.ledger(), bench.by_place);
   rank.observe_ops(&table);
   result.observed_seconds = step(true);
-  result.rows = table.take();
+  result.costs = table.take();
   rank.observe_ops(nullptr);
   if (!bench.without_update) return result;
   step(false);  // what the last step left to be updated
@@ -173,33 +125,53 @@ std::string number(double value, int digits) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-// Rows by time; what no op explains comes last.
-void write_table(const GpuStep& step, BenchResult& result) {
-  std::vector<std::pair<std::string, GpuCostTable::Row>> rows(step.rows.begin(), step.rows.end());
-  std::sort(rows.begin(), rows.end(),
+using Row = GpuCosts::Row;
+
+std::vector<std::pair<std::string, Row>> by_time(const std::map<std::string, Row>& rows) {
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  std::vector<std::vector<std::string>> text = {{"op", "calls", "ms", "share %", "floor ms"}};
-  OrderedJson json = OrderedJson::array();
-  GpuCostTable::Row all;
-  const auto add = [&](const std::string& name, const GpuCostTable::Row& row) {
-    text.push_back({name, fmt::format("{}", row.calls), number(row.seconds * 1e3, 2),
-                    number(row.seconds / step.observed_seconds * 100, 1),
-                    number(row.floor_seconds * 1e3, 2)});
-  };
+  return sorted;
+}
+
+Row sum_of(const std::map<std::string, Row>& rows) {
+  Row all;
   for (const auto& [name, row] : rows) {
     all.calls += row.calls;
     all.seconds += row.seconds;
     all.floor_seconds += row.floor_seconds;
-    add(name, row);
-    json.push_back({{"op", name},
-                    {"calls", row.calls},
-                    {"ms", row.seconds * 1e3},
-                    {"floor_ms", row.floor_seconds * 1e3}});
   }
+  return all;
+}
+
+// The ops by time, what the GPU waited for between them, and what neither explains.
+void write_table(const GpuStep& step, BenchResult& result) {
+  std::vector<std::vector<std::string>> text = {{"op", "calls", "ms", "share %", "floor ms"}};
+  const auto add = [&](const std::string& name, const Row& row) {
+    text.push_back({name, fmt::format("{}", row.calls), number(row.seconds * 1e3, 2),
+                    number(row.seconds / step.observed_seconds * 100, 1),
+                    number(row.floor_seconds * 1e3, 2)});
+  };
+  OrderedJson ops = OrderedJson::array();
+  for (const auto& [name, row] : by_time(step.costs.ops)) {
+    add(name, row);
+    ops.push_back({{"op", name},
+                   {"calls", row.calls},
+                   {"ms", row.seconds * 1e3},
+                   {"floor_ms", row.floor_seconds * 1e3}});
+  }
+  OrderedJson waits = OrderedJson::array();
+  const Row all = sum_of(step.costs.ops);
   add("all ops", all);
-  add("outside ops", {.seconds = step.observed_seconds - all.seconds});
+  for (const auto& [name, row] : by_time(step.costs.waits)) {
+    add(name, row);
+    waits.push_back({{"for", name}, {"times", row.calls}, {"ms", row.seconds * 1e3}});
+  }
+  add("the rest",
+      {.seconds = step.observed_seconds - all.seconds - sum_of(step.costs.waits).seconds});
   result.text += format_table(text);
-  result.json["ops"] = json;
+  result.json["ops"] = ops;
+  result.json["waits"] = waits;
 }
 
 double median_of(std::vector<double>& values) {  // leaves them in order
@@ -246,14 +218,6 @@ void add_prediction(const Prediction& said, double step_s, std::int64_t used, Be
       "predicted by machine {}: {:.1f} ms (measured {}), {} with libraries (driver's count {})\n",
       said.machine, said.step_s * 1e3, percent_more(step_s, said.step_s), format_bytes(said.bytes),
       percent_more(static_cast<double>(used), static_cast<double>(said.bytes)));
-}
-
-double busy_seconds(const GpuStep& step) {
-  double sum = 0;
-  for (const auto& [name, row] : step.rows) {
-    sum += row.seconds;
-  }
-  return sum;
 }
 
 BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
@@ -303,7 +267,7 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
   result.text += fmt::format(
       "One step by op ({:.1f} ms while every op is timed); floors are products at {:.0f} TFLOP/s "
       "or bytes at {:.2f} TB/s:\n",
-      step.observed_seconds * 1e3, kProductFlops * 1e-12, kCopyBytes * 1e-12);
+      step.observed_seconds * 1e3, GpuCosts::kProductFlops * 1e-12, GpuCosts::kCopyBytes * 1e-12);
   write_table(step, result);
   return result;
 }
@@ -326,8 +290,8 @@ BenchResult bench_gpu_step(const StepBench& bench, ProcessWorld* world) {
     const RandomStep random(config, rank_of.max_micros);
     GpuStep step = measure(bench, rank, r == 0, random);
     if (r != 0) {
-      fmt::print("rank {}: ops {:.1f} ms of a step of {:.1f} ms\n", r, busy_seconds(step) * 1e3,
-                 step.observed_seconds * 1e3);
+      fmt::print("rank {}: ops {:.1f} ms of a step of {:.1f} ms\n", r,
+                 sum_of(step.costs.ops).seconds * 1e3, step.observed_seconds * 1e3);
       return;
     }
     const Memory memory = {.planned = plan.of(r).whole.device_bytes(),

@@ -11,6 +11,8 @@ namespace {
 
 // The communicators of a rank. The world is lane 0.
 enum GroupLane { kTpLane = 1, kDpLane, kPpActsLane, kPpGradsLane, kModelLane, kEndsLane, kKvLane };
+constexpr std::array<std::string_view, kKvLane + 1> kGroupNames = {
+    "world", "tp", "dp", "pp_acts", "pp_grads", "model", "ends", "kv"};
 
 }  // namespace
 
@@ -50,6 +52,11 @@ MeshShape mesh_shape(const LayoutConfig& layout) {
   return shape;
 }
 
+std::string_view Mesh::group_name(Lane lane) {
+  return kGroupNames.at(static_cast<std::size_t>(lane) -
+                        static_cast<std::size_t>(Lane::kFirstComm));
+}
+
 Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
     : shape_(shape),
       rank_(world.rank()),
@@ -58,17 +65,20 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
   ORTHANT_CHECK(world.size() == shape.ranks(), "a mesh of {} ranks is laid over a world of {}",
                 shape.ranks(), world.size());
   coords_ = shape.coords_of(rank_);
-  const auto make = [&](std::string name, std::initializer_list<Axis> axes, GroupLane lane) {
-    return world.subgroup(std::move(name), members_along(axes), lane);
+  const auto subgroup = [&](std::vector<int> members, GroupLane lane) {
+    return world.subgroup(std::string(kGroupNames[lane]), std::move(members), lane);
   };
-  tp_ = make("tp", {Axis::kTp}, kTpLane);
-  dp_ = make("dp", {Axis::kDp}, kDpLane);
-  pp_acts_ = make("pp_acts", {Axis::kPp}, kPpActsLane);
-  pp_grads_ = make("pp_grads", {Axis::kPp}, kPpGradsLane);
-  model_ = make("model", {Axis::kTp, Axis::kPp}, kModelLane);
+  const auto make = [&](std::initializer_list<Axis> axes, GroupLane lane) {
+    return subgroup(members_along(axes), lane);
+  };
+  tp_ = make({Axis::kTp}, kTpLane);
+  dp_ = make({Axis::kDp}, kDpLane);
+  pp_acts_ = make({Axis::kPp}, kPpActsLane);
+  pp_grads_ = make({Axis::kPp}, kPpGradsLane);
+  model_ = make({Axis::kTp, Axis::kPp}, kModelLane);
 
   if (kv_copies > 1 && kv_copies < size(Axis::kTp)) {
-    kv_ = world.subgroup("kv", neighbours_in_tp(kv_copies), kKvLane);
+    kv_ = subgroup(neighbours_in_tp(kv_copies), kKvLane);
   }
 
   std::vector<int> ends = {rank_};
@@ -76,7 +86,7 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
     const std::vector<int>& stages = pp_acts_->members();
     ends = {stages.front(), stages.back()};
   }
-  ends_ = world.subgroup("ends", std::move(ends), kEndsLane);
+  ends_ = subgroup(std::move(ends), kEndsLane);
   connect();
 }
 

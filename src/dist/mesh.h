@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "base/ledger.h"
 #include "comm/communicator.h"
 #include "dist/layout.h"
 
@@ -30,6 +32,9 @@ class Mesh {
  public:
   // Every key-value head is held by `kv_copies` neighbouring tp ranks.
   Mesh(const MeshShape& shape, Communicator& world, int kv_copies = 1);
+
+  // Of the group whose calls a ledger has on `lane`.
+  static std::string_view group_name(Lane lane);
 
   int rank() const { return rank_; }
   int coord(Axis axis) const { return coords_[static_cast<std::size_t>(axis)]; }

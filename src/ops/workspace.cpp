@@ -11,8 +11,7 @@ template <class Op>
 bool cudnn_has(const Op& a) {
   const AttentionShape& n = a.shape;
   const bool has_type = a.qkv.dtype == DType::kBF16 || a.qkv.dtype == DType::kF16;
-  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && n.dropout == 0 &&
-         a.positions.absent();
+  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && n.dropout == 0;
 }
 
 }  // namespace

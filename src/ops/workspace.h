@@ -16,7 +16,7 @@ namespace orthant {
 enum class Target : std::uint8_t {
   kHost,
   kCuda,
-  kCudaDeterministic  // the same bits in every run, for more memory and time in attention_bwd
+  kCudaDeterministic  // the same bits in every run, for more memory and time
 };
 inline Target target_of(std::string_view ops, bool is_deterministic = false) {
   if (ops != "cuda") return Target::kHost;
@@ -35,7 +35,7 @@ std::int64_t column_sum_parts(std::int64_t T, std::int64_t O);
 std::int64_t norm_bwd_blocks(std::int64_t T);
 
 // Whether cuDNN computes this attention: 16-bit types, head widths of whole 16 bytes up to 256, no
-// dropout (its masks are not ours), one document in a sequence. Our own kernel does the rest.
+// dropout (its masks are not ours). Our own kernel does the rest.
 bool is_fused(const AttentionFwd& a);
 bool is_fused(const AttentionBwd& a);
 // What the fused forward may take: cuDNN wants a few bytes.

@@ -75,7 +75,7 @@ RankConfig rank_config(const RunConfig& config) {
           .max_micros = static_cast<int>(most / per_micro),
           .other_micros = std::move(other_micros),
           .target = target_of(config.device.kind, config.train.deterministic),
-          .by_document = !config.data.cross_documents && config.document_limit() != 1};
+          .by_document = !config.data.cross_documents && config.data.max_documents != 1};
 }
 
 RankConfig rank_config(const Job& job) {

@@ -10,7 +10,6 @@
 #include "model/build.h"
 #include "train/run_batch.h"
 #include "train/run_config.h"
-#include "train/run_limits.h"
 #include "train/run_schedule.h"
 
 namespace orthant {
@@ -308,7 +307,6 @@ void validate(RunConfig& config) {
   check_layout_numbers(config.layout);
   check_numbers(config);
   check_lr(config.lr());
-  check_built(config);
   check_tp(config.model, config.layout);
   check_ranks(config.layout);
   check_batches(config);

@@ -156,13 +156,6 @@ std::vector<std::int64_t> RunConfig::step_batches() const {
   return {batches.begin(), batches.end()};
 }
 
-// cuDNN's attention, which computes 16-bit types on a GPU, is given no documents.
-std::int64_t RunConfig::document_limit() const {
-  if (data.cross_documents) return 0;
-  const bool has_one = device.kind == "cuda" && compute_type() != DType::kF32;
-  return has_one ? 1 : data.max_documents;
-}
-
 DType RunConfig::compute_type() const {
   if (precision.compute == "fp16") return DType::kF16;
   return precision.compute == "bf16" ? DType::kBF16 : DType::kF32;

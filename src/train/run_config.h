@@ -193,8 +193,6 @@ struct RunConfig {
   std::int64_t max_global_batch() const;
   std::vector<std::int64_t> step_batches() const;  // sizes of this run's steps, ascending
 
-  // Documents that a sequence may have: 0: any number; 1: attention need not tell them apart.
-  std::int64_t document_limit() const;
   DType compute_type() const;
   LrConfig lr() const;
   AdamWConfig adamw() const;

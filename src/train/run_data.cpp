@@ -50,15 +50,8 @@ std::vector<BlendEra> eras_of(const DataConfig& data, const Manifest* resumed) {
   const std::string sequence =
       fmt::format("sequence {} of {} has {} documents", position,
                   source.datasets()[static_cast<std::size_t>(dataset)]->prefix(), found);
-  if (config.data.max_documents > 0) {
-    fail_user("data.max_documents={}: {}; raise it, or use 0 for any number",
-              config.data.max_documents, sequence);
-  }
-  fail_user(
-      "{}, and device.kind='cuda' with precision.compute='{}' does not keep them apart in this "
-      "version; let attention cross them by data.cross_documents=true, or use "
-      "precision.compute='fp32' or device.kind='cpu'",
-      sequence, config.precision.compute);
+  fail_user("data.max_documents={}: {}; raise it, or use 0 for any number",
+            config.data.max_documents, sequence);
 }
 
 }  // namespace
@@ -103,7 +96,7 @@ std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config) {
 }
 
 void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples) {
-  const std::int64_t limit = config.document_limit();
+  const std::int64_t limit = config.data.max_documents;
   if (limit == 0) return;
   const bool repeats =
       parse_order(config.data.order) != OrderKind::kMegatron && source.eras().empty();

@@ -22,7 +22,7 @@ std::vector<Manifest::Blend> blends_of(const TokenSource& source);
 std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config);
 
 // Refuses data that has, among its first num_samples samples, a sequence of more documents than
-// config.document_limit().
+// config.data.max_documents.
 void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples);
 
 // The training batches of one rank, one step after another, through changes of the global batch.

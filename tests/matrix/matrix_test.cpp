@@ -1,5 +1,6 @@
-// The contract's promises over combinations of every option of a layout on up to 8 thread ranks:
-// losses and norms, the bits that an option may not change, plan and ledger to the byte.
+// The contract's promises over combinations of every option of a layout on up to 8 thread ranks, of
+// the processor and, where one is, sharing a GPU: losses and norms, the bits that an option may not
+// change, plan and ledger to the byte.
 #include <map>
 #include <tuple>
 
@@ -23,13 +24,16 @@ struct Subject {
   std::vector<double> loss, norm;  // of one rank's float64 or, for odd models, formula backend
 };
 
-Training training_of(const Subject& subject, const Mesh3& mesh, int micro_batch, bool splits_rows) {
+Training training_of(const Subject& subject, const Mesh3& mesh, int micro_batch, bool splits_rows,
+                     const std::string& ops) {
   const Case c{.model = subject.model,
                .seq_length = subject.seq_length,
                .split_rows = splits_rows,
                .by_document = subject.by_document};
   Training training = training_of(c, mesh.tp, mesh.pp, mesh.dp, micro_batch);
   training.steps = kSteps;
+  training.ops = ops;
+  training.config.target = target_of(ops, true);
   return training;
 }
 
@@ -45,8 +49,7 @@ Subject odd_model(const std::string& family) {
   subject.tokens = random_stream(subject.model.vocab);
   subject.seq_length = 16;
   subject.by_document = true;
-  Training reference = training_of(subject, {1, 1, 1}, 1, false);
-  reference.ops = "ref";
+  const Training reference = training_of(subject, {1, 1, 1}, 1, false, "ref");
   const Curve curve = train(reference, *subject.source, subject.tokens);
   subject.loss = curve.loss;
   subject.norm = curve.norm;
@@ -82,9 +85,10 @@ std::vector<std::int64_t> uneven(std::int64_t blocks, std::int64_t parts) {
   return counts;
 }
 
-Training training_of(const Combination& c, const Subject& subject) {
+Training training_of(const Combination& c, const Subject& subject, const std::string& ops) {
   const Mesh3& mesh = value_of(kMeshes, c, kMesh);
-  Training training = training_of(subject, mesh, value_of(kMicroBatches, c, kMicro), c[kRows] == 1);
+  Training training =
+      training_of(subject, mesh, value_of(kMicroBatches, c, kMicro), c[kRows] == 1, ops);
   LayoutConfig& layout = training.config.layout;
   layout.schedule = value_of(kSchedules, c, kSchedule).name;
   layout.virtual_stages = value_of(kSchedules, c, kSchedule).virtual_stages;
@@ -130,18 +134,18 @@ Plain plain_of(const Combination& c) {
           .splits_rows = c[kRows] == 1 && mesh.tp > 1};
 }
 
-Curve run_plain(const Plain& plain, const Subject& subject) {
+Curve run_plain(const Plain& plain, const Subject& subject, const std::string& ops) {
   Training training =
-      training_of(subject, {plain.tp, 1, plain.dp}, plain.micro_batch, plain.splits_rows);
+      training_of(subject, {plain.tp, 1, plain.dp}, plain.micro_batch, plain.splits_rows, ops);
   training.config.layout.zero_stage = plain.zero_stage;
   return train(training, *subject.source, subject.tokens);
 }
 
-void check(const Combination& c, std::map<Plain, Curve>& plains) {
+void check(const Combination& c, const std::string& ops, std::map<Plain, Curve>& plains) {
   const Subject& subject = subject_of(value_of(kModels, c, kModel));
   const Plain plain = plain_of(c);
-  if (!plains.contains(plain)) plains.emplace(plain, run_plain(plain, subject));
-  const Curve curve = train(training_of(c, subject), *subject.source, subject.tokens);
+  if (!plains.contains(plain)) plains.emplace(plain, run_plain(plain, subject, ops));
+  const Curve curve = train(training_of(c, subject, ops), *subject.source, subject.tokens);
   EXPECT_EQ(curve.memory_fault, "");
   EXPECT_EQ(curve.ledger_fault, "");
   for (std::size_t i = 0; i < kSteps; ++i) {
@@ -154,13 +158,14 @@ void check(const Combination& c, std::map<Plain, Curve>& plains) {
   EXPECT_TRUE(curve.weights == base.weights) << "bits of the weights";
 }
 
-void check_slice(const std::vector<Combination>& all, std::size_t slice) {
+void check_slice(const std::vector<Combination>& all, std::size_t slice,
+                 const std::string& ops = "cpu") {
   if (!has_fixture("gpt2-tiny")) GTEST_SKIP() << "no fixtures at " << fixture_folder("gpt2-tiny");
   std::map<Plain, Curve> plains;
   for (std::size_t i = all.size() * slice / kSlices; i < all.size() * (slice + 1) / kSlices; ++i) {
     SCOPED_TRACE(text_of(all[i]));
     try {
-      check(all[i], plains);
+      check(all[i], ops, plains);
     } catch (const Error& error) {
       ADD_FAILURE() << error.what();
     }
@@ -172,6 +177,13 @@ TEST_P(Matrix, OfThreeHundred) {
   check_slice(sample(300), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Slice, Matrix, testing::Range(std::size_t{0}, kSlices));
+
+class CudaMatrix : public testing::TestWithParam<std::size_t> {};
+TEST_P(CudaMatrix, OfThreeHundred) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+  check_slice(sample(300), GetParam(), "cuda");
+}
+INSTANTIATE_TEST_SUITE_P(Slice, CudaMatrix, testing::Range(std::size_t{0}, kSlices));
 
 // scripts/matrix.sh runs these.
 class BigMatrix : public testing::TestWithParam<std::size_t> {};

@@ -10,9 +10,15 @@
 namespace orthant {
 namespace {
 
-constexpr AttentionSize kLargeSizes[] = {{2, 512, 12, 12, 64}, {1, 1024, 8, 2, 128},
-                                         {2, 333, 6, 6, 80},   {1, 700, 4, 4, 64, true},
-                                         {1, 257, 2, 1, 256},  {3, 384, 4, 1, 8}};
+const AttentionSize kLargeSizes[] = {{2, 512, 12, 12, 64},
+                                     {1, 1024, 8, 2, 128},
+                                     {2, 333, 6, 6, 80},
+                                     {1, 700, 4, 4, 64, true},
+                                     {1, 257, 2, 1, 256},
+                                     {3, 384, 4, 1, 8},
+                                     {2, 512, 6, 2, 64, false, 0, {128, 1, 300}},
+                                     {1, 1024, 4, 4, 128, false, 0, {700, 5}},
+                                     {2, 333, 3, 3, 80, true, 0, {97, 160}}};
 
 class CudaAttention : public testing::TestWithParam<AttentionSize> {
  protected:

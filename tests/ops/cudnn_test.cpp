@@ -32,7 +32,8 @@ TEST_P(Cudnn, HasAnEngineForEveryAttention) {
   const std::int64_t D = GetParam();
   for (const std::int64_t G : {16, 4, 1}) {
     for (const std::int64_t S : {2, 1000}) {
-      for (const bool has_slopes : {false, true}) {
+      for (const int kind : {0, 1, 2, 3}) {
+        const bool has_slopes = kind % 2 == 1;
         AttentionProblem problem{.B = 2,
                                  .S = S,
                                  .H = 16,
@@ -40,13 +41,15 @@ TEST_P(Cudnn, HasAnEngineForEveryAttention) {
                                  .D = D,
                                  .type = has_slopes ? DType::kF16 : DType::kBF16,
                                  .has_slopes = has_slopes,
+                                 .has_positions = kind / 2 == 1,
                                  .is_backward = false,
                                  .is_deterministic = false};
-        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "forward, S " << S;
+        SCOPED_TRACE(fmt::format("S {}, slopes {}, documents {}", S, has_slopes, kind / 2 == 1));
+        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "forward";
         problem.is_backward = true;
-        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "backward, S " << S;
+        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "backward";
         problem.is_deterministic = true;
-        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "deterministic, S " << S;
+        EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "deterministic";
       }
     }
   }
@@ -62,6 +65,7 @@ TEST(CudnnRefuses, OddHeadWidths) {
                                  .D = 100,
                                  .type = DType::kBF16,
                                  .has_slopes = false,
+                                 .has_positions = false,
                                  .is_backward = true,
                                  .is_deterministic = false};
   EXPECT_FALSE(has_engine(attention_graph(problem).graph, described_gpu(kGpu)));

@@ -48,17 +48,6 @@ TEST_F(RunDocuments, MoreThanTheLimitAreRefusedWhereTheyAreRead) {
   EXPECT_NE(message({"--data.max_documents=1"}, 1).find("sequence 0 of"), std::string::npos);
 }
 
-TEST_F(RunDocuments, CudaIn16BitsTakesOneOrWantsToCross) {
-  const std::vector<std::string> gpu = {"--device.kind=cuda", "--precision.compute=bf16"};
-  const std::string refusal = message(gpu, 100);
-  EXPECT_NE(refusal.find("has 2 documents, and device.kind='cuda' with precision.compute='bf16' "
-                         "does not keep them apart in this version"),
-            std::string::npos)
-      << refusal;
-  EXPECT_EQ(message({gpu[0], gpu[1], "--data.cross_documents=true"}, 100), "no error");
-  EXPECT_EQ(message({gpu[0], "--precision.compute=fp32"}, 100), "no error");
-}
-
 TEST_F(RunDocuments, ALimitOfDocumentsThatAreCrossedIsRefused) {
   EXPECT_ERROR(message({"--data.cross_documents=true", "--data.max_documents=2"}, 1),
                "data.max_documents=2 limits documents that data.cross_documents=true does not tell "
@@ -77,8 +66,7 @@ TEST_F(RunDocuments, OneDocumentNeedsNoOtherAttention) {
   EXPECT_TRUE(by_document({"--data.max_documents=2"}));
   EXPECT_FALSE(by_document({"--data.max_documents=1"}));
   EXPECT_FALSE(by_document({"--data.cross_documents=true"}));
-  EXPECT_FALSE(by_document({"--device.kind=cuda", "--precision.compute=bf16"}));
-  EXPECT_TRUE(by_document({"--device.kind=cuda", "--precision.compute=fp32"}));
+  EXPECT_TRUE(by_document({"--device.kind=cuda", "--precision.compute=bf16"}));
 }
 
 }  // namespace

@@ -291,15 +291,10 @@ TEST(RunConfig, UnknownWordsNameTheNearest) {
   });
 }
 
-TEST(RunConfig, WhatIsNotBuiltIsRefusedByName) {
-  const auto not_built = [](const std::string& option, const std::string& instead) {
-    return option + " is not built into this version; use " + instead;
-  };
-  expect_messages({
-      {{"--data.max_documents=4", "--device.kind=cuda", "--precision.compute=bf16"},
-       not_built("data.max_documents=4 with device.kind='cuda' and precision.compute='bf16'",
-                 "1, data.cross_documents=true, or precision.compute='fp32'")},
-  });
+TEST(RunConfig, OptionsThatGoTogetherAreTaken) {
+  EXPECT_EQ(parse_error("[data]\nmax_documents = 4\n[device]\nkind = 'cuda'\n[precision]\n"
+                        "compute = 'bf16'"),
+            "no error");
   EXPECT_EQ(parse_error("[data]\nmax_documents = 4"), "no error");
   EXPECT_EQ(parse_error("[layout]\nsequence_parallel = true"), "no error");
 }

@@ -39,14 +39,17 @@ class Pointers {
   std::array<void*, static_cast<std::size_t>(AttentionTensor::kOne) + 1> at_{};
 };
 
-AttentionProblem forward_problem(const AttentionShape& n, DType type, bool has_slopes) {
+template <class Op>
+AttentionProblem forward_problem(const Op& a) {
+  const AttentionShape& n = a.shape;
   return {.B = n.B,
           .S = n.S,
           .H = n.H,
           .G = n.G,
           .D = n.D,
-          .type = type,
-          .has_slopes = has_slopes,
+          .type = a.qkv.dtype,
+          .has_slopes = a.slopes.present(),
+          .has_positions = a.positions.present(),
           .is_backward = false,
           .is_deterministic = false};
 }
@@ -117,8 +120,7 @@ FusedAttention::Library& FusedAttention::library() {
 
 void FusedAttention::forward(const AttentionFwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
-  const Library::Plan& plan =
-      library().plan_of(forward_problem(n, a.qkv.dtype, a.slopes.present()));
+  const Library::Plan& plan = library().plan_of(forward_problem(a));
   ORTHANT_CHECK(plan.bytes <= workspace.bytes(),
                 "attention_fwd: cudnn asks for a workspace of {} bytes, {} are planned; please "
                 "report",
@@ -128,13 +130,14 @@ void FusedAttention::forward(const AttentionFwd& a, const Tensor& workspace) {
   pointers.set(AttentionTensor::kO, a.o.data);
   pointers.set(AttentionTensor::kLse, a.lse.data);
   pointers.set(AttentionTensor::kSlopes, a.slopes.data);
+  pointers.set(AttentionTensor::kPositions, a.positions.data);
   library().run(plan, pointers, n.scale, workspace.data);
 }
 
 // The row sums, the sum of dq, then what cuDNN wants for itself.
 void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
-  AttentionProblem problem = forward_problem(n, a.qkv.dtype, a.slopes.present());
+  AttentionProblem problem = forward_problem(a);
   problem.is_backward = true;
   problem.is_deterministic = is_deterministic_;
   const Library::Plan& plan = library().plan_of(problem);
@@ -152,6 +155,7 @@ void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   pointers.set(AttentionTensor::kDO, a.do_.data);
   pointers.set(AttentionTensor::kLse, a.lse.data);
   pointers.set(AttentionTensor::kSlopes, a.slopes.data);
+  pointers.set(AttentionTensor::kPositions, a.positions.data);
   pointers.set(AttentionTensor::kRowSum, workspace.data);
   pointers.set(AttentionTensor::kDQSum, workspace.data + dq_sum);
   library().run(plan, pointers, n.scale, workspace.data + own);

@@ -36,7 +36,7 @@ class Builder {
     const Node k = given(AttentionTensor::kK, key_dims_, keys_, type_);
     const Node v = given(AttentionTensor::kV, kv_dims_, qkv_, type_);
     Node s = g_.matmul(q, k, g_.temporary(scores_, by_row_, kF32));
-    s = causal(positioned(s, scale), minus_infinity);
+    s = masked(positioned(s, scale), minus_infinity);
     const Node max = reduced(CUDNN_REDUCE_TENSOR_MAX, s);
     const Node e = g_.pointwise({CUDNN_POINTWISE_EXP}, g_.pointwise({CUDNN_POINTWISE_SUB}, s, max));
     const Node sum = reduced(CUDNN_REDUCE_TENSOR_ADD, e);
@@ -67,7 +67,7 @@ class Builder {
     // p = exp(scores - lse), dv = p^T do
     Node s = g_.matmul(q, k, g_.temporary(scores_, by_row_, kF32));
     s = g_.pointwise({CUDNN_POINTWISE_SUB}, positioned(s, scale), lse);
-    const Node p = g_.pointwise({CUDNN_POINTWISE_EXP}, causal(s, minus_infinity));
+    const Node p = g_.pointwise({CUDNN_POINTWISE_EXP}, masked(s, minus_infinity));
     key_gradient(p, d_o, AttentionTensor::kDV);
     // ds = p (do v^T - row_sum) scale, dk = ds^T q
     Node ds = g_.matmul(d_o, v, g_.temporary(scores_, by_row_, kF32));
@@ -117,6 +117,18 @@ class Builder {
     const Node row = index(s, 2, kF32);
     const Node column = index(s, 3, kF32);
     const Node keeps = g_.pointwise({CUDNN_POINTWISE_CMP_GE, kBool, kBool}, row, column);
+    return g_.pointwise({CUDNN_POINTWISE_BINARY_SELECT}, s, minus_infinity, keeps);
+  }
+  // Keys of earlier documents too; each choice has its own indices, as cuDNN expects.
+  Node masked(Node s, Node minus_infinity) {
+    s = causal(s, minus_infinity);
+    if (!n_.has_positions) return s;
+    const Node row = index(s, 2, kI32);
+    const Node column = index(s, 3, kI32);
+    const Node position =
+        given(AttentionTensor::kPositions, {n_.B, 1, n_.S, 1}, {n_.S, n_.S, 1, 1}, kI32);
+    const Node first = g_.pointwise({CUDNN_POINTWISE_SUB, kI32, kI32}, row, position);
+    const Node keeps = g_.pointwise({CUDNN_POINTWISE_CMP_GE, kBool, kBool}, column, first);
     return g_.pointwise({CUDNN_POINTWISE_BINARY_SELECT}, s, minus_infinity, keeps);
   }
   // weights^T rows; with grouped heads the sum over a group's query heads.

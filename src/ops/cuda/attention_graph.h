@@ -23,9 +23,10 @@ enum class AttentionTensor : std::int64_t {
   kDK,
   kDV,
   kSlopes,
-  kDQSum,   // f32 scratch [B,H,S,D], contents irrelevant; not where deterministic
-  kRowSum,  // f32 scratch [B,H,S]
-  kScale,   // by value: host pointers
+  kPositions,  // i32 [B,1,S,1], of tokens in their documents
+  kDQSum,      // f32 scratch [B,H,S,D], contents irrelevant; not where deterministic
+  kRowSum,     // f32 scratch [B,H,S]
+  kScale,      // by value: host pointers
   kNegativeInfinity,
   kOne
 };
@@ -35,6 +36,7 @@ struct AttentionProblem {
   std::int64_t B, S, H, G, D;
   DType type;
   bool has_slopes;
+  bool has_positions;  // queries see their own document alone
   bool is_backward;
   bool is_deterministic;  // backward adds dq in a fixed order
   friend auto operator<=>(const AttentionProblem&, const AttentionProblem&) = default;

@@ -7,8 +7,9 @@
 
 namespace orthant {
 
-// parts.queue is the device's. Two runs give the same bits, but for attention_bwd in 16 bits, whose
-// dq may differ in a last bit unless parts.target is kCudaDeterministic.
+// parts.queue is the device's. Two runs give the same bits, but for last bits of dq of
+// attention_bwd in 16 bits and of matrix products of few rows, unless parts.target is
+// kCudaDeterministic.
 std::unique_ptr<Ops> make_cuda_ops(const OpsParts& parts);
 
 }  // namespace orthant

@@ -85,10 +85,10 @@ class Operation {
   cublasLtMatmulDesc_t operation_ = nullptr;
 };
 
-// The largest power of two up to 256 that an address is a multiple of.
-std::uint32_t alignment_of(const Tensor& tensor) {
+// The largest power of two up to `most` that an address is a multiple of.
+std::uint32_t alignment_of(const Tensor& tensor, std::uint32_t most) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  std::uint32_t alignment = 256;
+  std::uint32_t alignment = most;
   while (address % alignment != 0) {
     alignment /= 2;
   }
@@ -97,14 +97,14 @@ std::uint32_t alignment_of(const Tensor& tensor) {
 
 class Preference {
  public:
-  explicit Preference(const Product& product) {
+  Preference(const Product& product, std::uint32_t most) {
     check_blas(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
     const auto bytes = static_cast<std::size_t>(kProductBytes);
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.d));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.d));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b, most));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a, most));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.d, most));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.d, most));
   }
   ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
@@ -182,22 +182,28 @@ struct Products::Library {
     cublasLtMatmulHeuristicResult_t result;
   };
 
-  explicit Library(cudaStream_t queue) : stream(queue) {
+  Library(cudaStream_t queue, bool takes_first_algorithm)
+      : stream(queue),
+        takes_first(takes_first_algorithm),
+        most_alignment(takes_first ? 16 : 256) {
     check_blas(cublasLtCreate(&handle), "cublasLtCreate");
   }
   ~Library() { cublasLtDestroy(handle); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  static Key key_of(const Product& p) {
+  Key key_of(const Product& p) const {
+    const auto alignment = [this](const Tensor& tensor) {
+      return alignment_of(tensor, most_alignment);
+    };
     return {p.d.shape[0],
             p.d.shape[1],
             p.transposes_a ? p.a.shape[0] : p.a.shape[1],
             static_cast<std::int64_t>(p.a.dtype) * 16 + static_cast<std::int64_t>(p.d.dtype),
             (p.transposes_a ? 1 : 0) + (p.transposes_b ? 2 : 0) + (p.adds ? 4 : 0),
-            p.bias.present() ? alignment_of(p.bias) : 0,
-            alignment_of(p.d),
-            std::int64_t{alignment_of(p.a)} * 512 + alignment_of(p.b)};
+            p.bias.present() ? alignment(p.bias) : 0,
+            alignment(p.d),
+            std::int64_t{alignment(p.a)} * 512 + alignment(p.b)};
   }
 
   // d_out receives what is added to d.
@@ -227,7 +233,7 @@ struct Products::Library {
   void choose(Plan& plan, const Product& p, const Tensor& workspace) const {
     std::array<Candidate, kMostAlgorithms> found{};
     int count = 0;
-    const Preference preference(p);
+    const Preference preference(p, most_alignment);
     check_blas(cublasLtMatmulAlgoGetHeuristic(
                    handle, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(),
                    plan.d.get(), preference.get(), kMostAlgorithms, &found[0].result, &count),
@@ -235,7 +241,7 @@ struct Products::Library {
     ORTHANT_CHECK(count > 0, "cublasLt: no algorithm for {} by {}", p.a.shape.text(),
                   p.b.shape.text());
     plan.algorithm = found[0].result.algo;
-    if (count == 1 || adds_partial_products(plan.algorithm)) return;
+    if (count == 1 || takes_first || adds_partial_products(plan.algorithm)) return;
     const Scratch scratch(p.d.bytes());
     if (scratch.data() == nullptr) return;
     std::array<float, kMostAlgorithms> best;
@@ -264,11 +270,14 @@ struct Products::Library {
   }
 
   cudaStream_t stream;
+  bool takes_first;  // of the heuristics' algorithms, for what is promised of every address
+  std::uint32_t most_alignment;
   cublasLtHandle_t handle = nullptr;
   std::map<Key, Plan> plans;
 };
 
-Products::Products(cudaStream_t stream) : library_(std::make_unique<Library>(stream)) {}
+Products::Products(cudaStream_t stream, bool is_deterministic)
+    : library_(std::make_unique<Library>(stream, is_deterministic)) {}
 Products::~Products() = default;
 
 void Products::run(const Product& product, const Tensor& workspace) {

@@ -1,6 +1,6 @@
 // Products: matrix products by cuBLASLt in row-major terms. A problem's algorithm is chosen once:
 // the first of the heuristics where that adds partial products, else the fastest of those that do
-// not, whose bits are all the same.
+// not. Those of few rows may differ in a last bit, so that where bits count the first is taken.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,9 @@ struct Product {
 
 class Products {
  public:
-  explicit Products(cudaStream_t stream);
+  // `is_deterministic`: a problem has one algorithm in all processes, and wherever its matrices lie
+  // at multiples of 16 bytes.
+  Products(cudaStream_t stream, bool is_deterministic);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
