@@ -44,6 +44,8 @@ class Layout {
                "cublasLtMatrixLayoutCreate");
   }
   Layout(Layout&& other) noexcept : layout_(std::exchange(other.layout_, nullptr)) {}
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
   Layout& operator=(Layout&&) = delete;
   ~Layout() {
     if (layout_ != nullptr) cublasLtMatrixLayoutDestroy(layout_);
@@ -66,6 +68,8 @@ class Operation {
     set_bias(product.bias);
   }
   Operation(Operation&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
   Operation& operator=(Operation&&) = delete;
   ~Operation() {
     if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
