@@ -10,7 +10,9 @@
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/machine_bed.h"
+#include "cli/machine_links.h"
 #include "cli/op_samples.h"
+#include "mem/gpus.h"
 #include "plan/machine.h"
 #include "train/host_memory.h"
 
@@ -250,6 +252,17 @@ double host_update_rate(int num_threads, std::int64_t elements, double seconds) 
   return meter.rate("adamw");
 }
 
+// Where there are several ranks to measure them by; true: there are.
+bool measure_links(const MachineBench& bench, double seconds, Machine& machine) {
+  const bool is_cuda = bench.device == "cuda";
+  const int ranks = is_cuda ? num_gpus() : bench.num_threads;
+  if (ranks < 2) return false;
+  const LinkRates links = is_cuda ? measure_gpu_links(ranks) : measure_thread_links(ranks, seconds);
+  machine.measured.link_gb_s = std::round(links.gb_s * 10) / 10;
+  machine.measured.call_us = std::round(links.call_us * 10) / 10;
+  return true;
+}
+
 // What this host and its devices say of themselves.
 void read_facts(const MachineBench& bench, Machine& machine) {
   MachineFacts& facts = machine.facts;
@@ -293,12 +306,13 @@ std::string bench_machine(const MachineBench& bench) {
   }
   machine.measured.host_memory_gb_s =
       giga(host_update_rate(bench.num_threads, samples.host_elements, 4 * each));
+  const bool has_links = measure_links(bench, each / 4, machine);
   std::vector<std::string> remarks = {
       fmt::format("Written by orthant bench machine --device {} --threads {} --seconds {:.0f}.",
                   bench.device, bench.num_threads, bench.seconds)};
   if (!bench.like.empty()) {
-    remarks.push_back(fmt::format(
-        "Links and networks, and what the vendor says, are those of machine {}.", bench.like));
+    remarks.push_back(fmt::format("{}etworks, and what the vendor says, are those of machine {}.",
+                                  has_links ? "N" : "Links and n", bench.like));
   }
   return machine_text(machine, remarks);
 }

@@ -238,8 +238,10 @@ void add_bench_machine(Parser& bench, Command& chosen) {
   command.add_option("--device", given->device, "cpu or cuda; without it: cuda where a GPU is here")
       .one_of({"cpu", "cuda"});
   command.add_option("--output", given->output, "FILE.toml; without it: standard output");
-  command.add_option("--like", given->like,
-                     "a machine whose facts, links and networks it has: " + join(machine_names()));
+  command.add_option(
+      "--like", given->like,
+      "a machine whose facts and networks it has, and links where one rank is here: " +
+          join(machine_names()));
   command.add_option("--threads", given->threads, "OpenMP threads").show_default().positive();
   command.add_option("--seconds", given->seconds, "time for all of it, in seconds")
       .show_default()

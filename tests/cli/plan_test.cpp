@@ -45,6 +45,16 @@ TEST_F(PlanCommand, PredictsAStepOfAMachineThatWasMeasured) {
   expect_refused({"bench", "machine", "--device", "cpu", "--output", "m.txt"}, 2, {".toml"});
 }
 
+TEST_F(PlanCommand, PredictsCallsOfAMachineOfSeveralRanks) {
+  const Finished measured = run({"bench", "machine", "--device", "cpu", "--threads", "2",
+                                 "--seconds", "1", "--output", "m.toml"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const Finished done = run(
+      {"plan", "run.toml", "--machine", "m.toml", "--layout.ranks=2", "--layout.tp=2", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_GT(Json::parse(done.out)["step_ms"].get<double>(), 0);
+}
+
 TEST_F(PlanCommand, WritesPictures) {
   const Finished done =
       run({"plan", "run.toml", "--layout.ranks=4", "--layout.pp=2", "--layout.tp=2",

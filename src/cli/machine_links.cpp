@@ -1,0 +1,74 @@
+#include "cli/machine_links.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "cli/bench.h"
+
+namespace orthant {
+namespace {
+
+std::string own_binary() {
+  std::array<char, 4096> path{};
+  const ssize_t count = ::readlink("/proc/self/exe", path.data(), path.size());
+  if (count <= 0) fail_run("/proc/self/exe cannot be read, so that ranks cannot be started");
+  return {path.data(), static_cast<std::size_t>(count)};
+}
+
+// What a command writes; its errors go where those of this process go.
+std::string output_of(const std::string& command) {
+  std::FILE* const pipe = ::popen(command.c_str(), "re");
+  if (pipe == nullptr) fail_run("'{}' cannot be started", command);
+  std::string text;
+  std::array<char, 4096> part{};
+  for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    text.append(part.data(), count);
+  }
+  const int status = ::pclose(pipe);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    fail_run("'{}' failed, so that links are not measured; --like takes them from another machine",
+             command);
+  }
+  return text;
+}
+
+}  // namespace
+
+LinkRates link_rates(const Json& collectives) {
+  const auto ranks = collectives.at("ranks").get<double>();
+  LinkRates rates;
+  std::int64_t largest = 0;
+  for (const Json& call : collectives.at("calls")) {
+    if (call.at("call") == "send") continue;
+    const auto us = call.at("us").get<double>();
+    rates.call_us = rates.call_us == 0 ? us : std::min(rates.call_us, us);
+    const auto bytes = call.at("bytes").get<std::int64_t>();
+    if (call.at("call") != "all_reduce" || bytes < largest) continue;
+    largest = bytes;
+    rates.gb_s = 2 * (ranks - 1) / ranks * static_cast<double>(bytes) / us * 1e-3;
+  }
+  return rates;
+}
+
+LinkRates measure_thread_links(int ranks, double seconds) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{16} << 20;
+  const BenchResult found = bench_collectives(
+      {.num_ranks = ranks, .max_bytes = kMaxBytes, .seconds = seconds, .by_nccl = false});
+  return link_rates(Json::parse(found.json.dump()));
+}
+
+LinkRates measure_gpu_links(int ranks) {
+  return link_rates(Json::parse(
+      output_of(fmt::format("'{}' bench collectives --device cuda --ranks {} --max-mib 256 --json",
+                            own_binary(), ranks))));
+}
+
+}  // namespace orthant
