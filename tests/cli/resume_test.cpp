@@ -110,6 +110,43 @@ TEST_F(Resume, InAnotherLayoutFollowsTheSameCurve) {
   }
 }
 
+TEST_F(Resume, OfOtherBatchesAndRanksReadsTheSamplesThatFollow) {
+  const std::vector<std::string> plain = {"--train.steps=6", "--checkpoint.interval=3"};
+  const std::vector<std::string> grown = with(plain, {"--train.batch_ramp=[[4,16]]"});
+  expect_trains(with(grown, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+  // The batch grows by the run file of the second start alone, and every part of it is another.
+  expect_trains(with(plain, with(layout(4, 1, 1), {"--layout.micro_batch=2"})));
+  fs::remove_all(at("ckpt/" + step_folder(6)));
+  const std::vector<std::string> other =
+      with(grown, {"--layout.ranks=4", "--layout.tp=2", "--layout.micro_batch=4"});
+  expect_trains(other);
+  const std::vector<double> expected = loss_numbers("log0");
+  const std::vector<double> found = loss_numbers("log");
+  ASSERT_EQ(found.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-5) << "step " << i + 1;
+  }
+
+  const auto parts = [this](const std::vector<std::string>& options) {
+    const Finished shown = run(with({"data", "show", "run.toml", "--step=5", "--json"}, options));
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    std::map<std::int64_t, Json> samples;
+    const Json all = Json::parse(shown.out);
+    for (const Json& sample : all.at("samples")) {
+      samples[sample.at("position").get<std::int64_t>()] = sample.at("parts");
+    }
+    return samples;
+  };
+  const std::map<std::int64_t, Json> samples = parts(grown);
+  ASSERT_EQ(samples.size(), 16U);
+  EXPECT_EQ(samples.begin()->first, 3 * 8 + 16);
+  EXPECT_EQ(parts(other), samples);
+
+  // A batch that would have been another from the first step on is no continuation.
+  fs::remove_all(at("ckpt/" + step_folder(6)));
+  expect_train_refused({"--train.steps=6", "--train.global_batch=16"}, {"global_batch"});
+}
+
 TEST_F(Resume, CheckpointsDoNotShowTheDepthOfThePipeline) {
   for (const int tp : {1, 2}) {
     std::map<std::string, std::string> expected;

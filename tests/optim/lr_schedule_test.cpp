@@ -85,6 +85,42 @@ TEST(LrSchedule, WsdIsStableUntilTheLastPart) {
   EXPECT_DOUBLE_EQ(lr_at(config, 100), 1.0 - 0.8 / 11);
 }
 
+// Megatron-LM's formulas, from x consumed steps: warm-up x/W, then lr = min + coeff * (max - min).
+double megatrons(const LrConfig& c, std::int64_t step) {
+  const auto x = static_cast<double>(step);
+  const auto W = static_cast<double>(c.warmup_steps);
+  const auto D = static_cast<double>(c.steps);
+  const auto Z = static_cast<double>(c.decay_steps);
+  if (x <= W) return c.lr * x / W;
+  if (c.decay == "constant") return c.lr;
+  if (x > D) return c.min_lr;
+  double coeff = 1;
+  const double r = (x - W) / (D - W);
+  if (c.decay == "linear") coeff = 1 - r;
+  if (c.decay == "cosine") coeff = 0.5 * (std::cos(3.14159265358979323846 * r) + 1);
+  if (c.decay == "wsd" && x > D - Z) coeff = 1 - (x - (D - Z)) / Z;
+  return c.min_lr + coeff * (c.lr - c.min_lr);
+}
+
+TEST(LrSchedule, EveryDecayHasMegatronsValuesAtTwentyPoints) {
+  for (const std::string decay : {"cosine", "linear", "constant", "wsd"}) {
+    for (const std::int64_t warmup : {0, 300}) {
+      LrConfig config{.lr = 6e-4,
+                      .min_lr = 6e-5,
+                      .warmup_steps = warmup,
+                      .steps = 9500,
+                      .decay_steps = decay == "wsd" ? 2000 : 0,
+                      .decay = decay};
+      check_lr(config);
+      for (std::int64_t point = 0; point < 20; ++point) {
+        const std::int64_t step = point == 0 ? 1 : point * 523;  // the last beyond the end
+        EXPECT_NEAR(lr_at(config, step) / megatrons(config, step), 1, 1e-12)
+            << decay << " after " << warmup << " at " << step;
+      }
+    }
+  }
+}
+
 TEST(LrSchedule, WithoutWarmUpTheFirstStepHasAlreadyDecayed) {
   LrConfig config = config_of("linear");
   config.warmup_steps = 0;
