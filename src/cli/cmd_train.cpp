@@ -1,7 +1,7 @@
 // orthant train and orthant eval.
-#include <cmath>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -30,14 +30,32 @@ std::optional<GradientDump> parse_dump(const std::vector<std::string>& words) {
   return GradientDump{.step = step, .path = words[1]};
 }
 
+OrderedJson loss_json(double loss, std::int64_t tokens) {
+  return {{"loss", loss}, {"perplexity", perplexity(loss)}, {"tokens", tokens}};
+}
+
+std::string loss_text(double loss, std::int64_t tokens) {
+  return fmt::format("loss {:.6f} nats per token, perplexity {:.4f}, over {} tokens", loss,
+                     perplexity(loss), tokens);
+}
+
+// Of all sources, then of each where there are several.
 void print_loss(const EvalResult& result, bool json) {
   if (json) {
-    const OrderedJson object = {
-        {"loss", result.loss}, {"perplexity", std::exp(result.loss)}, {"tokens", result.tokens}};
-    fmt::print("{}\n", object.dump());
-  } else {
-    fmt::print("loss {:.6f} nats per token, perplexity {:.4f}, over {} tokens\n", result.loss,
-               std::exp(result.loss), result.tokens);
+    OrderedJson object = loss_json(result.loss, result.tokens);
+    object["sources"] = OrderedJson::array();
+    for (const SourceLoss& source : result.sources) {
+      OrderedJson part = {{"prefix", source.prefix}};
+      part.update(loss_json(source.loss, source.tokens));
+      object["sources"].push_back(std::move(part));
+    }
+    fmt::print("{}\n", object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{}\n", loss_text(result.loss, result.tokens));
+  if (result.sources.size() < 2) return;
+  for (const SourceLoss& source : result.sources) {
+    fmt::print("{}: {}\n", source.prefix, loss_text(source.loss, source.tokens));
   }
 }
 

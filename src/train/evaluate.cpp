@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -83,6 +84,37 @@ class LogitsFile {
   std::vector<float> loss_;
 };
 
+// Global batches of an evaluation of one source.
+std::int64_t count_batches(const RunConfig& config, const ValidSource& source) {
+  const std::int64_t whole = source.tokens->num_samples() / config.train.global_batch;
+  if (whole == 0) {
+    fail_user(
+        "eval: the validation data of {} has {} sequences of {} tokens, train.global_batch={} "
+        "needs more; lower it",
+        source.prefix, source.tokens->num_samples(), config.train.seq_length,
+        config.train.global_batch);
+  }
+  return std::min(config.train.eval_steps, whole);
+}
+
+// Batch by batch; `observer`, or none, sees the first.
+SourceLoss loss_of(Rank& rank, const EvalFeed& feed, int per_batch,
+                   ModelStage::HeadObserver observer) {
+  double nats = 0;
+  std::int64_t targets = 0;
+  const std::span<const HostMicro> micros = feed.micros();
+  const auto count = static_cast<std::size_t>(per_batch);
+  for (std::size_t first = 0; first < micros.size(); first += count) {
+    const MeanLoss mean =
+        rank.evaluate(micros.subspan(first, count), per_batch, std::exchange(observer, {}));
+    nats += mean.loss * static_cast<double>(mean.targets);
+    targets += mean.targets;
+  }
+  return {.prefix = {},
+          .loss = nats / static_cast<double>(std::max<std::int64_t>(1, targets)),
+          .tokens = targets};
+}
+
 }  // namespace
 
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
@@ -91,8 +123,8 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   const std::int64_t b = config.layout.micro_batch;
   const std::int64_t dp = config.layout.dp();
   const int per_batch = static_cast<int>(G / (b * dp));
-  std::int64_t batches = 0;
-  std::unique_ptr<TokenSource> valid;
+  std::vector<ValidSource> sources;
+  std::vector<std::int64_t> batches;  // of each source
   Weights weights;
   Job job = evaluation_of(config, !logits.empty());
   job.transport = transport_of(world);
@@ -100,22 +132,17 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   RunPlan plan;
   agree(world, [&] {
     if (!logits.empty()) require_file_can_be_made(logits, "--logits");
-    valid = open_valid_data(config);
-    if (valid == nullptr) {
+    sources = open_valid_data(config);
+    if (sources.empty()) {
       fail_user("eval: the run has no validation data; set data.valid or data.split");
     }
     weights =
         checkpoint.empty() ? find_weights(config) : weights_of_checkpoint(config.model, checkpoint);
-    const std::int64_t whole = valid->num_samples() / G;
-    if (whole == 0) {
-      fail_user(
-          "eval: the validation data has {} sequences of {} tokens, train.global_batch={} needs "
-          "more; lower it",
-          valid->num_samples(), config.train.seq_length, G);
+    for (const ValidSource& source : sources) {
+      batches.push_back(count_batches(config, source));
+      check_documents(config, *source.tokens, batches.back() * G);
     }
     verify(*weights.source, world);
-    batches = std::min(config.train.eval_steps, whole);
-    check_documents(config, *valid, batches * G);
     plan = plan_run(rank, per_batch);
     require_fit(job, plan, memory_limit(config, world));
   });
@@ -130,28 +157,21 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   run_ranks(rank, plan, config.device.kind, world, [&](Rank& r, int number) {
     load_weights(r, *weights.source);
     const int dp_rank = r.mesh().coord(Axis::kDp);
-    const EvalFeed feed(config, *valid, dp_rank, batches * G);
-    double sum = 0;  // nats
-    std::int64_t targets = 0;
-    for (std::int64_t batch = 0; batch < batches; ++batch) {
-      ModelStage::HeadObserver observer;
-      if (batch == 0 && file.is_wanted()) {
-        observer = [&](int micro, const LmHead::Saved& saved) {
-          file.put(r.device(), *r.head(), saved,
-                   (micro * dp + dp_rank) * b * config.train.seq_length);
-        };
-      }
-      const MeanLoss mean =
-          r.evaluate(feed.micros().subspan(static_cast<std::size_t>(batch * per_batch),
-                                           static_cast<std::size_t>(per_batch)),
-                     per_batch, std::move(observer));
-      sum += mean.loss * static_cast<double>(mean.targets);
-      targets += mean.targets;
+    ModelStage::HeadObserver observer;
+    if (file.is_wanted()) {
+      observer = [&](int micro, const LmHead::Saved& saved) {
+        file.put(r.device(), *r.head(), saved,
+                 (micro * dp + dp_rank) * b * config.train.seq_length);
+      };
+    }
+    std::vector<SourceLoss> losses;
+    for (const ValidSource& source : sources) {
+      const EvalFeed feed(config, *source.tokens, dp_rank, batches[losses.size()] * G);
+      losses.push_back(loss_of(r, feed, per_batch, std::exchange(observer, {})));
+      losses.back().prefix = source.prefix;
     }
     if (world != nullptr && file.is_wanted()) file.gather(r.mesh().world());
-    if (number != 0) return;
-    result = {.loss = sum / static_cast<double>(std::max<std::int64_t>(1, targets)),
-              .tokens = targets};
+    if (number == 0) result = whole_of(std::move(losses));
   });
   if (has_first_rank(world) && file.is_wanted()) file.write();
   return result;

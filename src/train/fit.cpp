@@ -113,8 +113,9 @@ std::int64_t feed_bytes(const Job& job) {
   const std::int64_t row = config.train.seq_length + 1;
   const std::int64_t micro_rows = config.layout.micro_batch;
   const bool trains = job.purpose == Purpose::kTrain;
+  const auto sources = static_cast<std::int64_t>(config.valid_prefixes().size());
   const std::int64_t batches =
-      trains ? (config.train.eval_interval > 0 ? 1 : 0) : config.train.eval_steps;
+      trains ? (config.train.eval_interval > 0 ? sources : 0) : config.train.eval_steps;
   const std::int64_t eval_rows = std::int64_t{eval_micros(job)} * micro_rows * batches;
   return kFileBuffers + (trains ? Loader::buffer_bytes(step) : 0) +
          eval_rows * (row * (step.by_document ? 8 : 4) + 8) +  // tokens, places and positions

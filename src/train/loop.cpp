@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -42,7 +44,7 @@ struct SharedRun {
   RunPlan plan;
   Weights weights;
   std::unique_ptr<TokenSource> train_data;
-  std::unique_ptr<TokenSource> valid_data;  // null when the run does not evaluate
+  std::vector<ValidSource> valid_data;  // empty when the run does not evaluate
   std::int64_t first_step = 1;
   Clock::time_point start = Clock::now();
   StopSignals signals = {};
@@ -59,9 +61,10 @@ class Worker {
         report_(report),
         feed_(run.config, *run.train_data, rank.mesh().coord(Axis::kDp), run.first_step),
         saver_(rank, run.config) {
-    if (run.valid_data != nullptr) {
-      eval_.emplace(config_, *run.valid_data, rank.mesh().coord(Axis::kDp),
-                    config_.train.eval_steps * config_.train.global_batch);
+    evals_.reserve(run.valid_data.size());
+    for (const ValidSource& source : run.valid_data) {
+      evals_.emplace_back(config_, *source.tokens, rank.mesh().coord(Axis::kDp),
+                          config_.train.eval_steps * config_.train.global_batch);
     }
   }
 
@@ -101,13 +104,11 @@ class Worker {
     const double step_s = seconds_since(start);
 
     const bool last = step == config_.train.steps || result.stops;
-    std::optional<double> valid_loss;
+    std::optional<EvalResult> valid;
     const bool evaluates =
-        eval_ && (step % config_.train.eval_interval == 0 || step == config_.train.steps);
-    if (evaluates) {
-      valid_loss = rank_.evaluate(eval_->micros(), static_cast<int>(eval_->micros().size())).loss;
-    }
-    if (report_ != nullptr) report_->step(step, result, valid_loss, step_s, drawn(step));
+        !evals_.empty() && (step % config_.train.eval_interval == 0 || step == config_.train.steps);
+    if (evaluates) valid = evaluate();
+    if (report_ != nullptr) report_->step(step, result, valid, step_s, drawn(step));
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
     if (!config_.checkpoint.dir.empty() && (last || due)) {
       tell(saver_.finish());
@@ -130,6 +131,18 @@ class Worker {
       report_->message(
           fmt::format("step {}: no checkpoint, training goes on: {}", saved->step, saved->failure));
     }
+  }
+
+  EvalResult evaluate() {
+    std::vector<SourceLoss> losses;
+    losses.reserve(evals_.size());
+    for (const EvalFeed& feed : evals_) {
+      const MeanLoss mean = rank_.evaluate(feed.micros(), static_cast<int>(feed.micros().size()));
+      losses.push_back({.prefix = run_.valid_data[losses.size()].prefix,
+                        .loss = mean.loss,
+                        .tokens = mean.targets});
+    }
+    return whole_of(std::move(losses));
   }
 
   // Of a blend: the samples of each dataset so far.
@@ -174,7 +187,7 @@ class Worker {
   Rank& rank_;
   Report* report_;  // of rank 0; null on others
   TrainFeed feed_;
-  std::optional<EvalFeed> eval_;
+  std::vector<EvalFeed> evals_;  // of each source of validation data
   Saver saver_;
   double slowest_step_s_ = 0;
 };
@@ -222,14 +235,16 @@ void run_workers(const RankConfig& rank, SharedRun& run, Report* report) {
 }
 
 // An evaluation uses each sample once.
-void require_eval_samples(const RunConfig& config, const TokenSource* valid) {
+void check_valid_data(const RunConfig& config, const ValidSource& valid) {
   const std::int64_t wanted = config.train.eval_steps * config.train.global_batch;
-  if (valid == nullptr || valid->num_samples() >= wanted) return;
-  fail_user(
-      "train.eval_steps={} with train.global_batch={} evaluates {} sequences, the validation data "
-      "has {}; "
-      "lower train.eval_steps or set train.eval_interval=0",
-      config.train.eval_steps, config.train.global_batch, wanted, valid->num_samples());
+  if (valid.tokens->num_samples() < wanted) {
+    fail_user(
+        "train.eval_steps={} with train.global_batch={} evaluates {} sequences of each source, the "
+        "validation data of {} has {}; lower train.eval_steps or set train.eval_interval=0",
+        config.train.eval_steps, config.train.global_batch, wanted, valid.prefix,
+        valid.tokens->num_samples());
+  }
+  check_documents(config, *valid.tokens, wanted);
 }
 
 // Finds all that the run needs, and refuses what does not fit together, before anything is made.
@@ -250,10 +265,9 @@ void prepare(const RankConfig& rank, SharedRun& run) {
     fail_user("--dump-gradients {}: this run makes steps {} to {}; name one of them", dump->step,
               run.first_step, config.train.steps);
   }
-  require_eval_samples(config, run.valid_data.get());
   check_documents(config, *run.train_data, config.samples_before(config.train.steps + 1));
-  if (run.valid_data != nullptr) {
-    check_documents(config, *run.valid_data, config.train.eval_steps * config.train.global_batch);
+  for (const ValidSource& source : run.valid_data) {
+    check_valid_data(config, source);
   }
   run.plan = plan_run(rank, eval_micros(config));
   require_fit({.config = config, .transport = transport_of(run.world)}, run.plan,
@@ -288,7 +302,7 @@ int train(const RunConfig& config, const TrainExtras& extras, ProcessWorld* worl
                 .plan = {},
                 .weights = {},
                 .train_data = nullptr,
-                .valid_data = nullptr};
+                .valid_data = {}};
   agree(world, [&] { prepare(rank, run); });
   if (world != nullptr) {
     world->require_same(run.first_step, "the step to begin with",

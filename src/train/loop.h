@@ -7,6 +7,7 @@
 
 #include "comm/process_world.h"
 #include "train/run_config.h"
+#include "train/valid_loss.h"
 
 namespace orthant {
 
@@ -26,14 +27,9 @@ struct TrainExtras {
 // `world`: of the rank that this process is; null: ranks are threads.
 int train(const RunConfig& config, const TrainExtras& extras, ProcessWorld* world);
 
-struct EvalResult {
-  double loss = 0;          // mean nats per token
-  std::int64_t tokens = 0;  // that the mean is of
-};
-
-// Loss on the validation data: eval_steps global batches from its start.
-// `checkpoint`: a folder, or empty for what the run would train from. `logits`: a file for the
-// logits [B*S,V] and losses of the first global batch, or empty.
+// Loss on the validation data: eval_steps global batches from the start of each of its sources, or
+// as many as it has. `checkpoint`: a folder, or empty for what the run would train from. `logits`:
+// a file for the logits [B*S,V] and losses of the first global batch, or empty.
 EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
                     const std::string& logits, ProcessWorld* world);
 

@@ -147,9 +147,14 @@ void Progress::print_line(std::string_view text) {
   if (has_open_line_) rewrite_line();
 }
 
-void Progress::evaluation(std::int64_t step, double valid_loss) {
+void Progress::evaluation(std::int64_t step, const EvalResult& valid) {
   print_line(fmt::format("step {}/{}  valid loss {:.4f}  perplexity {:.2f}", step, last_step_,
-                         valid_loss, std::exp(valid_loss)));
+                         valid.loss, perplexity(valid.loss)));
+  if (valid.sources.size() < 2) return;
+  for (const SourceLoss& source : valid.sources) {
+    print_line(fmt::format("  {}  valid loss {:.4f}  perplexity {:.2f}", source.prefix, source.loss,
+                           perplexity(source.loss)));
+  }
 }
 
 void Progress::message(std::string_view text) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "train/valid_loss.h"
+
 namespace orthant {
 
 // Where the display goes. The file stays open and belongs to the caller.
@@ -41,8 +43,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(const ProgressStep& step);
-  void evaluation(std::int64_t step, double valid_loss);  // always a line of its own
-  void message(std::string_view text);                    // a line of its own above the progress
+  // Always a line of its own, and below it one for each source where there are several.
+  void evaluation(std::int64_t step, const EvalResult& valid);
+  void message(std::string_view text);  // a line of its own above the progress
   void finish();  // leaves the last state standing; called by the destructor too
 
  private:

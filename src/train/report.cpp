@@ -1,8 +1,8 @@
 #include "train/report.h"
 
-#include <array>
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -13,6 +13,16 @@ namespace {
 
 double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// The whole's perplexity, and of each source, where there are several, both.
+void add_evaluation(const EvalResult& valid, std::vector<ExtraMetric>& extra) {
+  extra.push_back({"valid_perplexity", perplexity(valid.loss)});
+  if (valid.sources.size() < 2) return;
+  for (const SourceLoss& source : valid.sources) {
+    extra.push_back({"valid_loss/" + source.prefix, source.loss});
+    extra.push_back({"valid_perplexity/" + source.prefix, perplexity(source.loss)});
+  }
 }
 
 // The folder, with the run's complete options in it.
@@ -41,8 +51,9 @@ void Report::message(std::string_view text) {
   }
 }
 
-void Report::step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
-                  double seconds, std::span<const std::int64_t> drawn) {
+void Report::step(std::int64_t step, const StepResult& result,
+                  const std::optional<EvalResult>& valid, double seconds,
+                  std::span<const std::int64_t> drawn) {
   const std::int64_t samples = config_.global_batch_at(step);
   const double flops =
       sequence_flops(config_.model, config_.train.seq_length) * static_cast<double>(samples);
@@ -57,8 +68,9 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
   metrics.tflops_per_rank = flops / seconds / config_.layout.ranks / 1e12;
   metrics.mfu = flops / seconds / peak_flops_;
   metrics.peak_bytes = peak_bytes_;
-  metrics.valid_loss = valid_loss;
+  if (valid) metrics.valid_loss = valid->loss;
   std::vector<ExtraMetric> extra;
+  if (valid) add_evaluation(*valid, extra);
   if (!config_.data.cross_documents) {
     extra.push_back({"loss_tokens", static_cast<double>(result.targets)});
   }
@@ -70,12 +82,7 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
     extra.push_back({"samples/" + config_.data.train[i], static_cast<double>(drawn[i])});
   }
   metrics_.write(metrics, extra);
-  const std::array<EventScalar, 5> scalars = {{{"train/loss", metrics.loss},
-                                               {"train/grad_norm", metrics.grad_norm},
-                                               {"train/lr", metrics.lr},
-                                               {"speed/tokens_per_s", metrics.tokens_per_s},
-                                               {"valid/loss", valid_loss.value_or(0)}}};
-  events_.write(wall_s(), step, std::span(scalars).first(valid_loss ? 5 : 4));
+  write_events(metrics, valid);
   progress_.step({.step = step,
                   .loss = metrics.loss,
                   .tokens_per_s = metrics.tokens_per_s,
@@ -86,7 +93,25 @@ void Report::step(std::int64_t step, const StepResult& result, std::optional<dou
                     "the scale halved",
                     step, result.loss_scale));
   }
-  if (valid_loss) progress_.evaluation(step, *valid_loss);
+  if (valid) progress_.evaluation(step, *valid);
+}
+
+void Report::write_events(const StepMetrics& metrics, const std::optional<EvalResult>& valid) {
+  std::vector<std::string> tags;  // that the scalars refer to
+  std::vector<EventScalar> scalars = {{"train/loss", metrics.loss},
+                                      {"train/grad_norm", metrics.grad_norm},
+                                      {"train/lr", metrics.lr},
+                                      {"speed/tokens_per_s", metrics.tokens_per_s}};
+  if (valid) {
+    scalars.push_back({"valid/loss", valid->loss});
+    tags.reserve(valid->sources.size());
+    if (valid->sources.size() > 1) {
+      for (const SourceLoss& source : valid->sources) {
+        scalars.push_back({tags.emplace_back("valid/loss/" + source.prefix), source.loss});
+      }
+    }
+  }
+  events_.write(wall_s(), metrics.step, scalars);
 }
 
 }  // namespace orthant

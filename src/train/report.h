@@ -13,6 +13,7 @@
 #include "train/progress.h"
 #include "train/rank.h"
 #include "train/run_config.h"
+#include "train/valid_loss.h"
 
 namespace orthant {
 
@@ -25,12 +26,14 @@ class Report {
 
   // `seconds`: of the step alone, without evaluation and checkpoint. `drawn`: of a blend, the
   // samples of each prefix of data.train so far; else empty.
-  void step(std::int64_t step, const StepResult& result, std::optional<double> valid_loss,
+  void step(std::int64_t step, const StepResult& result, const std::optional<EvalResult>& valid,
             double seconds, std::span<const std::int64_t> drawn);
   void message(std::string_view text);  // every line of it a line of its own
   void finish() { progress_.finish(); }
 
  private:
+  void write_events(const StepMetrics& metrics, const std::optional<EvalResult>& valid);
+
   const RunConfig& config_;
   std::int64_t peak_bytes_;
   double peak_flops_;

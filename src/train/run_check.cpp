@@ -281,6 +281,10 @@ void check_data(const RunConfig& config) {
     fail_user("train.seed={} is not a seed of data.order=megatron; give one below {}",
               config.train.seed, kMegatronSeeds);
   }
+  const std::set<std::string> sources(data.valid.begin(), data.valid.end());
+  if (sources.size() != data.valid.size()) {
+    fail_user("data.valid names a prefix twice, each has a loss of its own; name it once");
+  }
   if (!data.split.empty()) {
     if (!data.valid.empty()) {
       fail_user("data.valid and data.split='{}' are both given; keep one", data.split);

@@ -156,6 +156,17 @@ std::vector<std::int64_t> RunConfig::step_batches() const {
   return {batches.begin(), batches.end()};
 }
 
+std::vector<std::string> RunConfig::valid_prefixes() const {
+  if (!data.valid.empty() || data.split.empty()) return data.valid;
+  std::vector<std::string> prefixes;
+  for (const std::string& prefix : data.train) {
+    if (std::find(prefixes.begin(), prefixes.end(), prefix) == prefixes.end()) {
+      prefixes.push_back(prefix);
+    }
+  }
+  return prefixes;
+}
+
 DType RunConfig::compute_type() const {
   if (precision.compute == "fp16") return DType::kF16;
   return precision.compute == "bf16" ? DType::kBF16 : DType::kF32;

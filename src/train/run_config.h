@@ -56,7 +56,7 @@ struct TrainConfig {
     v("seed", seed, "of initial weights, dropout and the order of samples");
     v("deterministic", deterministic, "cuda: the same bits in every run (the cpu always does)");
     v("eval_interval", eval_interval, "steps between evaluations; 0: never");
-    v("eval_steps", eval_steps, "global batches of an evaluation");
+    v("eval_steps", eval_steps, "global batches of an evaluation, of each source");
     v("max_minutes", max_minutes, "stop with a checkpoint after this time; 0: no limit");
   }
 };
@@ -114,7 +114,7 @@ struct DataConfig {
   void fields(Visitor&& v) {
     v("train", train, "prefixes of packed datasets");
     v("weights", weights, "weight of each train prefix in a blend; empty: one after another");
-    v("valid", valid, "prefixes for evaluation");
+    v("valid", valid, "prefixes for evaluation: of each its own loss, and that of all");
     v("split", split, "parts of train for training, validation and test, as 969,30,1");
     v("order", order, "shuffled, sequential or megatron");
     v("cross_documents", cross_documents,
@@ -192,6 +192,8 @@ struct RunConfig {
   std::int64_t samples_before(std::int64_t step) const;
   std::int64_t max_global_batch() const;
   std::vector<std::int64_t> step_batches() const;  // sizes of this run's steps, ascending
+  // The sources of an evaluation: data.valid, or with data.split each of data.train, once.
+  std::vector<std::string> valid_prefixes() const;
 
   DType compute_type() const;
   LrConfig lr() const;

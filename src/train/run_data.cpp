@@ -80,19 +80,20 @@ std::vector<Manifest::Blend> blends_of(const TokenSource& source) {
   return blends;
 }
 
-std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config) {
-  if (config.data.valid.empty() && (config.data.split.empty() || config.data.train.empty()))
-    return nullptr;
+std::vector<ValidSource> open_valid_data(const RunConfig& config) {
   TokenSourceConfig from = source_config(config, SplitPart::kValid);
   from.order.kind = OrderKind::kSequential;
   if (!config.data.valid.empty()) {
-    from.prefixes = config.data.valid;
     from.order.split = Split{};
     from.order.part = SplitPart::kTrain;
   }
-  auto source = std::make_unique<TokenSource>(from);
-  check_vocab(*source, config.model.vocab);
-  return source;
+  std::vector<ValidSource> sources;
+  for (const std::string& prefix : config.valid_prefixes()) {
+    from.prefixes = {prefix};
+    sources.push_back({.prefix = prefix, .tokens = std::make_unique<TokenSource>(from)});
+    check_vocab(*sources.back().tokens, config.model.vocab);
+  }
+  return sources;
 }
 
 void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ckpt/manifest.h"
@@ -18,8 +19,13 @@ namespace orthant {
 std::unique_ptr<TokenSource> open_train_data(const RunConfig& config, const Manifest* resumed);
 // The weights of a blend, from the first sample on, as a checkpoint keeps them.
 std::vector<Manifest::Blend> blends_of(const TokenSource& source);
-// Null when the run file names no validation data.
-std::unique_ptr<TokenSource> open_valid_data(const RunConfig& config);
+
+struct ValidSource {
+  std::string prefix;
+  std::unique_ptr<TokenSource> tokens;
+};
+// Of each of config.valid_prefixes(), opened and checked: empty when the run file names none.
+std::vector<ValidSource> open_valid_data(const RunConfig& config);
 
 // Refuses data that has, among its first num_samples samples, a sequence of more documents than
 // config.data.max_documents.
@@ -44,7 +50,7 @@ class TrainFeed {
   std::vector<HostMicro> micros_;
 };
 
-// One rank's micro-batches of an evaluation: the first num_samples of the validation data in order.
+// One rank's micro-batches of an evaluation: the first num_samples of one source in order.
 class EvalFeed {
  public:
   EvalFeed(const RunConfig& config, const TokenSource& source, int dp_rank,

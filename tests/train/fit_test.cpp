@@ -54,5 +54,21 @@ TEST(Fit, RanksThatShareADeviceNeedItTogether) {
   EXPECT_TRUE(run.check({most, most}, 2).fits);
 }
 
+TEST(Fit, EverySourceOfAnEvaluationHasItsSamplesOnTheHost) {
+  Job job = Planned(1).job;
+  job.config.train.eval_interval = 1;
+  const auto bytes = [&job](std::vector<std::string> valid) {
+    job.config.data.valid = std::move(valid);
+    return feed_bytes(job);
+  };
+  const std::int64_t none = bytes({});
+  const std::int64_t one = bytes({"a"}) - none;
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(bytes({"a", "b", "c"}) - none, 3 * one);
+  // An evaluation alone has those of one source at a time.
+  job.purpose = Purpose::kInfer;
+  EXPECT_EQ(bytes({"a", "b"}), bytes({"a"}));
+}
+
 }  // namespace
 }  // namespace orthant

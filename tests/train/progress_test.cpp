@@ -106,10 +106,23 @@ TEST(Progress, MessagesStandAboveTheTerminalLine) {
   progress.message("first");
   progress.step(step(1));
   const std::size_t before = screen.text().size();
-  progress.evaluation(1, 2);
+  progress.evaluation(1, {.loss = 2, .tokens = 8, .sources = {}});
   const std::string text = screen.text().substr(before);
   EXPECT_EQ(text.find("\r\x1b[Kstep 1/10  valid loss 2.0000  perplexity 7.39\n\rstep 1/10  loss"),
             0u);
+}
+
+TEST(Progress, EachOfSeveralSourcesHasALine) {
+  Screen screen;
+  Progress progress(screen.output(false), 1, 10);
+  progress.evaluation(1, {.loss = 1.5,
+                          .tokens = 40,
+                          .sources = {{.prefix = "a", .loss = 1, .tokens = 30},
+                                      {.prefix = "b", .loss = 3, .tokens = 10}}});
+  EXPECT_EQ(screen.text(),
+            "step 1/10  valid loss 1.5000  perplexity 4.48\n"
+            "  a  valid loss 1.0000  perplexity 2.72\n"
+            "  b  valid loss 3.0000  perplexity 20.09\n");
 }
 
 TEST(Progress, ALogFileHasPlainLinesAtASensibleRate) {
@@ -155,7 +168,7 @@ TEST(Progress, EvaluationsAndMessagesAreAlwaysInTheLog) {
   Progress progress(screen.output(false), 1, 1000);
   progress.message("saved \x1b[1mstep\r 3\n");
   for (int i = 1; i <= 3; ++i) {
-    progress.evaluation(i, 1.5);
+    progress.evaluation(i, {.loss = 1.5, .tokens = 8, .sources = {}});
   }
   EXPECT_EQ(count_lines(screen.text()), 4);
   EXPECT_FALSE(has_control(screen.text()));
