@@ -119,18 +119,7 @@ class Worker {
   }
 
   void tell(const std::optional<SaveOutcome>& saved) const {
-    if (!saved || report_ == nullptr) return;
-    if (saved->failure.empty()) {
-      report_->message(fmt::format(
-          "step {}: checkpoint saved in {}: {} in {:.2f} s, {}/s; training waited {:.3f} s",
-          saved->step, config_.checkpoint.dir, format_bytes(saved->bytes), saved->seconds,
-          format_bytes(
-              static_cast<std::int64_t>(static_cast<double>(saved->bytes) / saved->seconds)),
-          saved->waited_s));
-    } else {
-      report_->message(
-          fmt::format("step {}: no checkpoint, training goes on: {}", saved->step, saved->failure));
-    }
+    if (saved && report_ != nullptr) report_->checkpoint(*saved);
   }
 
   EvalResult evaluate() {

@@ -79,8 +79,4 @@ std::string metrics_line(const StepMetrics& metrics, std::span<const ExtraMetric
 MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step)
     : file_(open_for_appending(path, resumed_step)) {}
 
-void MetricsFile::write(const StepMetrics& metrics, std::span<const ExtraMetric> extra) {
-  file_.append(metrics_line(metrics, extra));
-}
-
 }  // namespace orthant

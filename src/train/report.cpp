@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace orthant {
@@ -25,6 +26,23 @@ void add_evaluation(const EvalResult& valid, std::vector<ExtraMetric>& extra) {
   }
 }
 
+double rate_of(const SaveOutcome& saved) {
+  return static_cast<double>(saved.bytes) / saved.seconds;
+}
+
+std::string checkpoint_line(const SaveOutcome& saved) {
+  OrderedJson line = {{"step", saved.step}};
+  if (saved.failure.empty()) {
+    line["bytes"] = saved.bytes;
+    line["seconds"] = saved.seconds;
+    line["bytes_per_s"] = rate_of(saved);
+    line["waited_s"] = saved.waited_s;
+  } else {
+    line["failure"] = saved.failure;
+  }
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
 // The folder, with the run's complete options in it.
 const std::string& prepared(const RunConfig& config) {
   write_file_atomically(config.log.dir + "/run.toml", to_toml(config));
@@ -39,6 +57,7 @@ Report::Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_
       peak_bytes_(plan.fullest_bytes()),
       peak_flops_(peak_flops),
       metrics_(prepared(config) + "/metrics.jsonl", first_step - 1),
+      checkpoints_(config.log.dir + "/checkpoints.jsonl", first_step - 1),
       events_(config.log.dir, wall_s(), first_step - 1),
       progress_(progress_output(stderr), first_step, config.train.steps) {}
 
@@ -49,6 +68,18 @@ void Report::message(std::string_view text) {
   for (const std::string& line : split(text, '\n')) {
     progress_.message(line);
   }
+}
+
+void Report::checkpoint(const SaveOutcome& saved) {
+  checkpoints_.write(checkpoint_line(saved));
+  if (!saved.failure.empty()) {
+    message(fmt::format("step {}: no checkpoint, training goes on: {}", saved.step, saved.failure));
+    return;
+  }
+  message(
+      fmt::format("step {}: checkpoint saved in {}: {} in {:.2f} s, {}/s; training waited {:.3f} s",
+                  saved.step, config_.checkpoint.dir, format_bytes(saved.bytes), saved.seconds,
+                  format_bytes(static_cast<std::int64_t>(rate_of(saved))), saved.waited_s));
 }
 
 void Report::step(std::int64_t step, const StepResult& result,
@@ -81,7 +112,7 @@ void Report::step(std::int64_t step, const StepResult& result,
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     extra.push_back({"samples/" + config_.data.train[i], static_cast<double>(drawn[i])});
   }
-  metrics_.write(metrics, extra);
+  metrics_.write(metrics_line(metrics, extra));
   write_events(metrics, valid);
   progress_.step({.step = step,
                   .loss = metrics.loss,

@@ -1,4 +1,5 @@
-// What a run tells: the progress line, metrics.jsonl, TensorBoard events, run.toml. Rank 0's.
+// What a run tells: the progress line, metrics.jsonl, checkpoints.jsonl, TensorBoard events,
+// run.toml. Rank 0's.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "train/progress.h"
 #include "train/rank.h"
 #include "train/run_config.h"
+#include "train/saver.h"
 #include "train/valid_loss.h"
 
 namespace orthant {
@@ -28,6 +30,7 @@ class Report {
   // samples of each prefix of data.train so far; else empty.
   void step(std::int64_t step, const StepResult& result, const std::optional<EvalResult>& valid,
             double seconds, std::span<const std::int64_t> drawn);
+  void checkpoint(const SaveOutcome& saved);
   void message(std::string_view text);  // every line of it a line of its own
   void finish() { progress_.finish(); }
 
@@ -38,6 +41,7 @@ class Report {
   std::int64_t peak_bytes_;
   double peak_flops_;
   MetricsFile metrics_;
+  MetricsFile checkpoints_;
   EventFile events_;
   Progress progress_;
 };

@@ -147,6 +147,36 @@ TEST_F(Resume, OfOtherBatchesAndRanksReadsTheSamplesThatFollow) {
   expect_train_refused({"--train.steps=6", "--train.global_batch=16"}, {"global_batch"});
 }
 
+TEST_F(Resume, TheLogHasTimeAndRateOfEachCheckpointOnce) {
+  const auto steps_of = [this] {
+    std::vector<std::int64_t> steps;
+    std::ifstream file(at("log/checkpoints.jsonl"));
+    for (std::string line; std::getline(file, line);) {
+      const Json saved = Json::parse(line);
+      steps.push_back(saved.at("step").get<std::int64_t>());
+      std::int64_t bytes = 0;
+      for (const auto& [name, content] : files_of("ckpt/" + step_folder(2))) {
+        if (name.ends_with(".safetensors")) bytes += static_cast<std::int64_t>(content.size());
+      }
+      EXPECT_EQ(saved.at("bytes"), bytes);
+      const auto seconds = saved.at("seconds").get<double>();
+      EXPECT_GT(seconds, 0);
+      EXPECT_NEAR(saved.at("bytes_per_s").get<double>() * seconds / static_cast<double>(bytes), 1,
+                  1e-9);
+      EXPECT_GE(saved.at("waited_s").get<double>(), 0);
+      EXPECT_LE(saved.at("waited_s").get<double>(), seconds);
+    }
+    return steps;
+  };
+  const std::vector<std::string> options = {"--train.steps=7", "--checkpoint.interval=2"};
+  expect_trains(with(options, {"--layout.ranks=2"}));
+  EXPECT_EQ(steps_of(), (std::vector<std::int64_t>{2, 4, 6, 7}));
+  fs::remove_all(at("ckpt/" + step_folder(6)));
+  fs::remove_all(at("ckpt/" + step_folder(7)));
+  expect_trains(options);
+  EXPECT_EQ(steps_of(), (std::vector<std::int64_t>{2, 4, 6, 7}));
+}
+
 TEST_F(Resume, CheckpointsDoNotShowTheDepthOfThePipeline) {
   for (const int tp : {1, 2}) {
     std::map<std::string, std::string> expected;

@@ -70,9 +70,9 @@ TEST_F(Metrics, NumbersReadBackToTheSameBitsAndNonFiniteOnesAreNull) {
 
 TEST_F(Metrics, EachLineIsInTheFileAtOnce) {
   MetricsFile file(path_, 0);
-  file.write(step(1));
+  file.write(metrics_line(step(1)));
   EXPECT_EQ(read_text_file(path_), metrics_line(step(1)));
-  file.write(step(2));
+  file.write(metrics_line(step(2)));
   EXPECT_EQ(read_text_file(path_), metrics_line(step(1)) + metrics_line(step(2)));
 }
 
@@ -80,7 +80,7 @@ TEST_F(Metrics, AResumedRunTakesOutWhatALostRunWroteLater) {
   {
     MetricsFile file(path_, 0);
     for (int i = 1; i <= 12; ++i) {
-      file.write(step(i));
+      file.write(metrics_line(step(i)));
     }
   }
   MetricsFile file(path_, 9);
@@ -89,7 +89,7 @@ TEST_F(Metrics, AResumedRunTakesOutWhatALostRunWroteLater) {
     expected += metrics_line(step(i));
   }
   EXPECT_EQ(read_text_file(path_), expected);
-  file.write(step(10));
+  file.write(metrics_line(step(10)));
   EXPECT_EQ(read_text_file(path_), expected + metrics_line(step(10)));
 }
 
@@ -102,7 +102,7 @@ TEST_F(Metrics, ALineThatACrashCutOffIsTakenOut) {
         zeros + "\n", std::string("[2]\n"), std::string("{}\n"), std::string("\n")}) {
     write_file_atomically(path_, good + tail);
     MetricsFile file(path_, 5);
-    file.write(step(6));
+    file.write(metrics_line(step(6)));
     EXPECT_EQ(read_text_file(path_), good + metrics_line(step(6)));
   }
 }
