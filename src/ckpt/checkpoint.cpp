@@ -1,10 +1,13 @@
 #include "ckpt/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,17 +29,38 @@ std::string folder_name(std::int64_t step) {
   return fmt::format("{}{:08}", kPrefix, step);
 }
 
-// Folders step-<number>, newest first. Zero-padded, so names sort as numbers do.
-std::vector<std::string> checkpoint_folders(const std::string& dir) {
-  std::vector<std::string> folders;
+struct StepFolder {
+  std::int64_t step;
+  bool is_replaced;
+  std::string path;
+};
+
+// Of a finished checkpoint: a save gives no other names.
+std::optional<StepFolder> step_folder(const fs::path& path) {
+  const std::string name = path.filename().string();
+  StepFolder folder{.step = 0, .is_replaced = name.ends_with(kReplaced), .path = path.string()};
+  std::string_view digits = name;
+  if (!digits.starts_with(kPrefix)) return std::nullopt;
+  digits.remove_prefix(std::string_view(kPrefix).size());
+  if (folder.is_replaced) digits.remove_suffix(std::string_view(kReplaced).size());
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), folder.step);
+  const bool is_number = error == std::errc() && end == digits.data() + digits.size();
+  if (!is_number || folder.step < 0) return std::nullopt;
+  return folder;
+}
+
+// Newest first.
+std::vector<StepFolder> step_folders(const std::string& dir) {
+  std::vector<StepFolder> folders;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(dir, none)) {
-    const std::string name = entry.path().filename().string();
-    const bool finished = !name.ends_with(kUnfinished);
-    if (name.starts_with(kPrefix) && finished && entry.is_directory(none))
-      folders.push_back(entry.path().string());
+    std::optional<StepFolder> folder = step_folder(entry.path());
+    if (folder && entry.is_directory(none)) folders.push_back(std::move(*folder));
   }
-  std::sort(folders.rbegin(), folders.rend());
+  std::sort(folders.begin(), folders.end(), [](const StepFolder& a, const StepFolder& b) {
+    return std::tuple(b.step, a.is_replaced, a.path) < std::tuple(a.step, b.is_replaced, b.path);
+  });
   return folders;
 }
 
@@ -101,9 +125,9 @@ Checkpoint open_checkpoint(const std::string& folder) {
 
 std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
                                             std::vector<std::string>& passed_over) {
-  for (const std::string& folder : checkpoint_folders(dir)) {
+  for (const StepFolder& folder : step_folders(dir)) {
     try {
-      Checkpoint checkpoint = open_checkpoint(folder);
+      Checkpoint checkpoint = open_checkpoint(folder.path);
       checkpoint_source(checkpoint);  // throws when a file has no sound header
       return checkpoint;
     } catch (const Error& error) {
@@ -150,12 +174,11 @@ void CheckpointSave::commit(const Manifest& manifest, int keep) const {
   write_file_atomically(folder() + "/" + kManifest, manifest_text(manifest));
   put_in_place(folder(), dir_ + "/" + folder_name(step_));
   // Those of later steps are of another run: the one just written must not go for them.
-  std::vector<std::string> folders = checkpoint_folders(dir_);
-  const std::string next = dir_ + "/" + folder_name(step_ + 1);
-  std::erase_if(folders, [&next](const std::string& folder) { return folder >= next; });
+  std::vector<StepFolder> folders = step_folders(dir_);
+  std::erase_if(folders, [this](const StepFolder& folder) { return folder.step > step_; });
   std::error_code error;
   for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < folders.size(); ++i) {
-    fs::remove_all(folders[i], error);
+    fs::remove_all(folders[i].path, error);
   }
 }
 
