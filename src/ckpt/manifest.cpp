@@ -1,6 +1,7 @@
 #include "ckpt/manifest.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -9,14 +10,18 @@ namespace orthant {
 namespace {
 
 constexpr const char* kFormat = "orthant-checkpoint";
+constexpr std::int64_t kMostSteps = 1'000'000'000;  // of a run file, too
+
+[[noreturn]] void fail_damaged(const std::string& path, const std::string& what) {
+  fail_user("{} is damaged: {}; remove this checkpoint or name another", path, what);
+}
 
 std::uint64_t parse_checksum(const std::string& text, const std::string& path) {
   std::uint64_t sum = 0;
   const char* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, sum, 16);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
-    fail_user("{} is damaged: '{}' is no checksum; remove this checkpoint or name another", path,
-              text);
+    fail_damaged(path, fmt::format("'{}' is no checksum", text));
   }
   return sum;
 }
@@ -33,14 +38,26 @@ OrderedJson blends_json(const std::vector<Manifest::Blend>& blends) {
   return json;
 }
 
-std::vector<Manifest::Blend> parse_blends(const OrderedJson& json) {
+// Each begins behind the one before it, and weighs nothing below 0.
+std::vector<Manifest::Blend> parse_blends(const OrderedJson& json, const std::string& path) {
   std::vector<Manifest::Blend> blends;
   for (const OrderedJson& blend : json) {
     Manifest::Blend& parsed = blends.emplace_back();
-    parsed.position = blend.at("position").get<std::int64_t>();
+    parsed.position = count_at(blend, "position");
+    if (blends.size() > 1 && parsed.position <= blends[blends.size() - 2].position) {
+      fail_damaged(path, fmt::format("a blend begins at position {}, no later than the one before",
+                                     parsed.position));
+    }
+    double sum = 0;
     for (const OrderedJson& weight : blend.at("weights")) {
       parsed.weights.emplace_back(weight.at("prefix").get<std::string>(),
                                   weight.at("weight").get<double>());
+      const double number = parsed.weights.back().second;
+      if (!(number >= 0)) fail_damaged(path, fmt::format("a blend has the weight {}", number));
+      sum += number;
+    }
+    if (!(sum > 0 && std::isfinite(sum))) {
+      fail_damaged(path, fmt::format("the weights of a blend sum to {}", sum));
     }
   }
   return blends;
@@ -82,22 +99,28 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     if (json.at("format") != kFormat || json.at("version") != Manifest::kVersion) {
       fail_user("{} is not a checkpoint manifest of version {}", path, Manifest::kVersion);
     }
-    Manifest manifest{.step = json.at("step"),
-                      .updates = json.at("updates"),
+    const auto count_or_0 = [&json](const char* key) {
+      return json.contains(key) ? count_at(json, key) : 0;
+    };
+    Manifest manifest{.step = count_at(json, "step", kMostSteps),
+                      .updates = count_at(json, "updates", kMostSteps),
                       .loss_scale = json.value("loss_scale", 1.0),
-                      .good_steps = json.value("good_steps", std::int64_t{0}),
-                      .skipped = json.value("skipped", std::int64_t{0}),
-                      .position = json.at("position"),
-                      .tokens = json.at("tokens"),
+                      .good_steps = count_or_0("good_steps"),
+                      .skipped = count_or_0("skipped"),
+                      .position = count_at(json, "position"),
+                      .tokens = count_at(json, "tokens"),
                       .blends = {},
                       .model = {},
                       .files = {}};
-    if (json.contains("blends")) manifest.blends = parse_blends(json.at("blends"));
+    if (!(manifest.loss_scale > 0)) {
+      fail_damaged(path, fmt::format("loss_scale is {}", manifest.loss_scale));
+    }
+    if (json.contains("blends")) manifest.blends = parse_blends(json.at("blends"), path);
     for (const auto& [key, value] : json.at("model").items()) {
       manifest.model.emplace_back(key, value.get<std::string>());
     }
     for (const OrderedJson& file : json.at("files")) {
-      manifest.files.emplace_back(file.at("name"), file.at("bytes"));
+      manifest.files.emplace_back(file.at("name"), count_at(file, "bytes"));
     }
     if (json.contains("checksums")) {
       for (const auto& [name, sum] : json.at("checksums").items()) {
@@ -106,7 +129,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     }
     return manifest;
   } catch (const OrderedJson::exception& error) {
-    fail_user("{} is damaged: {}; remove this checkpoint or name another", path, error.what());
+    fail_damaged(path, error.what());
   }
 }
 

@@ -37,16 +37,16 @@ std::optional<PackProgress> load_progress(const std::string& prefix, const std::
   try {
     const Json json = Json::parse(read_text_file(path));
     json.at("job").get_to(progress.job);
-    json.at("file").get_to(progress.position.file);
-    json.at("offset").get_to(progress.position.offset);
-    json.at("line").get_to(progress.position.line);
-    json.at("documents").get_to(progress.written.num_documents);
-    json.at("sequences").get_to(progress.written.num_sequences);
-    json.at("tokens").get_to(progress.written.num_tokens);
-    json.at("open_tokens").get_to(progress.written.open_tokens);
+    progress.position.file = count_at(json, "file");
+    progress.position.offset = count_at(json, "offset");
+    progress.position.line = count_at(json, "line");
+    progress.written.num_documents = count_at(json, "documents");
+    progress.written.num_sequences = count_at(json, "sequences");
+    progress.written.num_tokens = count_at(json, "tokens");
+    progress.written.open_tokens = count_at(json, "open_tokens");
     json.at("is_whole").get_to(progress.written.is_whole);
-    json.at("bad_lines").get_to(progress.num_bad_lines);
-    json.at("bad_lines_bytes").get_to(progress.bad_lines_bytes);
+    progress.num_bad_lines = count_at(json, "bad_lines");
+    progress.bad_lines_bytes = count_at(json, "bad_lines_bytes");
   } catch (const Json::exception& error) {
     fail_user("{} is damaged ({}); begin anew with --restart", path, error.what());
   }

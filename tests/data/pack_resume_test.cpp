@@ -155,6 +155,21 @@ TEST_F(PackFiles, AnotherJobDoesNotGoOn) {
   std::filesystem::rename(folder_.path("out.bin.partial"), folder_.path("elsewhere"));
   EXPECT_ERROR(pack(FailingTokenizer(1 << 30), first), "out.bin.partial is missing");
   std::filesystem::rename(folder_.path("elsewhere"), folder_.path("out.bin.partial"));
+  const std::string path = folder_.path("out.progress.json");
+  const std::string progress = read_text_file(path);
+  for (const char* key : {"file", "offset", "line", "documents", "tokens", "bad_lines"}) {
+    for (const char* number : {"92233372036854775808", "-1", "1.5"}) {
+      std::string damaged = progress;
+      const std::size_t at = damaged.find(':', damaged.find(fmt::format("\"{}\"", key))) + 2;
+      damaged.replace(at, damaged.find(',', at) - at, number);
+      write_file_atomically(path, damaged);
+      EXPECT_ERROR(pack(FailingTokenizer(1 << 30), first),
+                   fmt::format("out.progress.json is damaged ([json.exception.other_error.501] {} "
+                               "is ",
+                               key));
+    }
+  }
+  write_file_atomically(path, progress);
   folder_.write("a.txt", std::string(5 << 20, 'x'));
   EXPECT_ERROR(pack(FailingTokenizer(1 << 30), first), "begin anew with --restart");
   first.restarts = true;
