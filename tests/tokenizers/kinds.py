@@ -176,8 +176,13 @@ def random_kind(seed, bases):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     words = ["<a>", "<ab", "a", "ab", "the", " ", "  ", "\n", "é", "e\u0301", "'s", "[X]", "X", "x", "ﬁ", "fi", "中", "12", "▁", "▁▁",
              "<s>", "of the", " a ", "😀", "ß", "İ", "_", "\u0301"]
-    # Theirs crashes on a token that its normalizer makes empty.
-    added = [t for t in random_added(rng, words) if not t.normalized or tokenizer.normalizer.normalize_str(t.content)]
+    # Theirs crashes on a token that its normalizer makes empty, and takes by chance one of several of the same text.
+    added, taken = [], {""}
+    for token in random_added(rng, words):
+        text = tokenizer.normalizer.normalize_str(token.content) if token.normalized else None
+        if text not in taken:
+            added.append(token)
+            taken.add(text if token.normalized else "")
     tokenizer.add_special_tokens([t for t in added if t.special])
     tokenizer.add_tokens([t for t in added if not t.special])
     return base, tokenizer
