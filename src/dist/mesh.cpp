@@ -103,6 +103,7 @@ void Mesh::connect() {
        {tp_.get(), dp_.get(), &world_, model_.get(), ends_.get(), kv_.get()}) {
     if (group != nullptr) group->connect();
   }
+  if (tp_->size() == 2) tp_->connect_ring();  // two send each other what more would sum together
   for (Communicator* group : {pp_acts_.get(), pp_grads_.get()}) {
     group->reserve_scratch(1);
     group->connect_ring();

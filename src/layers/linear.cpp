@@ -53,20 +53,30 @@ Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x) const {
     for_rows_as_they_come(ctx, rows_, x, gathered, product);
     return {};
   }
-  product(0, x);
-  return start_sum_over_tp(ctx, rows_, own_rows(ctx, rows_, y), y);
+  return sum_rows_as_they_are_made(
+      ctx, rows_, own_rows(ctx, rows_, y), y,
+      [&](std::int64_t first, std::int64_t count) { product(first, x.rows(first, count)); });
 }
 
 void Linear::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const {
-  const Tensor w = joined_values(weights_, {out_, in_});
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
     spread_input_gradient(ctx, dx, dy, start_all_rows(ctx, rows_, dy, frame));
     return;
   }
   const Tensor whole = room_for_all(ctx, rows_, dx, frame);
-  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = dy, .w = w});
-  ctx.mesh.tp().wait(start_sum_over_tp(ctx, rows_, dx, whole));
+  ctx.mesh.tp().wait(sum_input_gradient(ctx, dx, whole, dy));
+}
+
+// dx = the sum over tp of `whole`, which is made here.
+Token Linear::sum_input_gradient(Context& ctx, const Tensor& dx, const Tensor& whole,
+                                 const Tensor& dy) const {
+  const Tensor w = joined_values(weights_, {out_, in_});
+  return sum_rows_as_they_are_made(
+      ctx, rows_, dx, whole, [&](std::int64_t first, std::int64_t count) {
+        ctx.ops.run(
+            LinearBwdInput{.dx = whole.rows(first, count), .dy = dy.rows(first, count), .w = w});
+      });
 }
 
 // dx of all rows, of dy that ranks have parts of.
@@ -93,7 +103,6 @@ void Linear::add_weight_gradient(Context& ctx, const Tensor& dy, const Tensor& x
 }
 
 void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x) const {
-  const Tensor w = joined_values(weights_, {out_, in_});
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
     const Gathering gathered = start_all_rows(ctx, rows_, dy, frame);
@@ -102,9 +111,8 @@ void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Te
   }
   const Gathering gathered = start_all_rows(ctx, rows_, x, frame);
   const Tensor whole = room_for_all(ctx, rows_, dx, frame);
-  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = dy, .w = w});
+  const Token sum = sum_input_gradient(ctx, dx, whole, dy);
   ctx.mesh.tp().wait(gathered.ready);
-  const Token sum = start_sum_over_tp(ctx, rows_, dx, whole);
   add_weight_gradient(ctx, dy, gathered.whole);
   ctx.mesh.tp().wait(sum);
 }

@@ -39,6 +39,8 @@ class Linear {
  private:
   void spread_input_gradient(Context& ctx, const Tensor& dx, const Tensor& dy,
                              const Gathering& gathered) const;
+  Token sum_input_gradient(Context& ctx, const Tensor& dx, const Tensor& whole,
+                           const Tensor& dy) const;
   void add_weight_gradient(Context& ctx, const Tensor& dy, const Tensor& x) const;
 
   std::vector<Param> weights_;

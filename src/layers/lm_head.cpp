@@ -65,6 +65,16 @@ void LmHead::logits_backward(Context& ctx, const Saved& saved) const {
                               .valid = valid_columns()});
 }
 
+Token LmHead::sum_input_gradient(Context& ctx, const Tensor& d_normed, const Tensor& whole,
+                                 const Saved& saved) const {
+  return sum_rows_as_they_are_made(
+      ctx, rows_, d_normed, whole, [&](std::int64_t first, std::int64_t count) {
+        ctx.ops.run(LinearBwdInput{.dx = whole.rows(first, count),
+                                   .dy = saved.logits.rows(first, count),
+                                   .w = table_.value});
+      });
+}
+
 void LmHead::table_backward(Context& ctx, const Saved& saved, const Tensor& normed) const {
   ctx.ops.run(LinearBwdWeight{.dw = table_.grad, .db = {}, .dy = saved.logits, .x = normed});
 }
@@ -75,8 +85,7 @@ Tensor LmHead::backward_input(Context& ctx, const Tensor& /*dy*/, Stash& stash) 
   Frame frame(ctx.work);
   const Tensor d_normed = frame.alloc(saved.norm.y.shape, saved.norm.y.dtype);
   const Tensor whole = room_for_all(ctx, rows_, d_normed, frame);
-  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = saved.logits, .w = table_.value});
-  ctx.mesh.tp().wait(start_sum_over_tp(ctx, rows_, d_normed, whole));
+  ctx.mesh.tp().wait(sum_input_gradient(ctx, d_normed, whole, saved));
   return norm_.backward_input(ctx, d_normed, {}, stash, saved.norm);
 }
 
@@ -97,9 +106,8 @@ Tensor LmHead::backward(Context& ctx, const Tensor& /*dy*/, Stash& stash) const 
   const Tensor d_normed = frame.alloc(saved.norm.y.shape, saved.norm.y.dtype);
   const Gathering normed = start_all_rows(ctx, rows_, saved.norm.y, frame);
   const Tensor whole = room_for_all(ctx, rows_, d_normed, frame);
-  ctx.ops.run(LinearBwdInput{.dx = whole, .dy = saved.logits, .w = table_.value});
+  const Token sum = sum_input_gradient(ctx, d_normed, whole, saved);
   ctx.mesh.tp().wait(normed.ready);
-  const Token sum = start_sum_over_tp(ctx, rows_, d_normed, whole);
   table_backward(ctx, saved, normed.whole);
   ctx.mesh.tp().wait(sum);
   const Tensor dx = norm_.backward_input(ctx, d_normed, {}, stash, saved.norm);

@@ -32,6 +32,8 @@ class LmHead final : public Layer {
 
  private:
   void logits_backward(Context& ctx, const Saved& saved) const;
+  Token sum_input_gradient(Context& ctx, const Tensor& d_normed, const Tensor& whole,
+                           const Saved& saved) const;
   void table_backward(Context& ctx, const Saved& saved, const Tensor& normed) const;
   void next_logits(Context& ctx, Stash& stash, Saved& saved) const;
 

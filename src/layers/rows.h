@@ -52,4 +52,31 @@ void for_rows_as_they_come(const Context& ctx, Rows rows, const Tensor& own,
 [[nodiscard]] Token start_sum_over_tp(const Context& ctx, Rows rows, const Tensor& own,
                                       const Tensor& whole);
 
+// Calls act(first, count) for runs of rows that are together all T, which it writes to `whole`;
+// own = this rank's rows of the sum of `whole` over tp, when the token is done, and `whole` is left
+// alone until then. Of two ranks each makes the other's rows first, which travel while it makes its
+// own.
+template <class Act>
+[[nodiscard]] Token sum_rows_as_they_are_made(const Context& ctx, Rows rows, const Tensor& own,
+                                              const Tensor& whole, Act&& act) {
+  Communicator& tp = ctx.mesh.tp();
+  constexpr int kHalves = 2;
+  if (rows == Rows::kAll || tp.size() != kHalves) {
+    act(0, whole.shape[0]);
+    return start_sum_over_tp(ctx, rows, own, whole);
+  }
+  const std::int64_t half = num_rows(ctx, rows);
+  const std::int64_t other = half - first_row(ctx, rows);
+  const int peer = 1 - tp.rank();
+  Frame frame(ctx.work);
+  const Tensor theirs = frame.alloc(own.shape, own.dtype);
+  const Token coming = tp.start_recv(theirs, peer, 0);
+  act(other, half);
+  const Token leaving = tp.start_send(whole.rows(other, half), peer, 0);
+  act(first_row(ctx, rows), half);
+  tp.wait(coming);
+  ctx.ops.run(Add{.y = own, .a = own_rows(ctx, rows, whole), .b = theirs});
+  return leaving;
+}
+
 }  // namespace orthant

@@ -65,8 +65,10 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+}  // namespace
+
 // Copies of a stream by two copy engines, where it is worth it.
-class Halves {
+class PeerCarrier::Halves {
  public:
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes, cudaStream_t stream) {
     const std::int64_t half = bytes / 2 / Split::kLine * Split::kLine;
@@ -84,10 +86,9 @@ class Halves {
   Event ended_;
 };
 
-}  // namespace
-
 struct PeerCarrier::Helpers {
   static constexpr std::size_t kBuffers = 2;
+  Halves messages;
   Halves puts;
   Halves gets;
   // The next piece of a sum comes while this one is added.
@@ -161,7 +162,7 @@ void PeerCarrier::send(const Call& call, const Posting& theirs) {
   if (call.in.bytes() > 0) {
     SharedPlace place;
     std::memcpy(&place, theirs.bytes.data(), sizeof(place));
-    copy_by_one(parts_.memory.open(to, place), call.in.data, call.in.bytes(), stream);
+    copy(&Helpers::messages, parts_.memory.open(to, place), call.in.data, call.in.bytes(), stream);
   }
   SharedFlags::write(stream, word(What::kDone), call.sequence + 1);
 }
@@ -239,13 +240,14 @@ void PeerCarrier::put(std::byte* local, std::int64_t offset, std::int64_t bytes,
                       cudaStream_t stream) {
   for (std::size_t step = 1; step < size(); ++step) {
     const std::size_t peer = (static_cast<std::size_t>(group_.rank) + step) % size();
-    std::byte* const to = places_[peer] + offset;
-    if (bytes < kWideBytes) {
-      copy_by_one(to, local, bytes, stream);
-    } else {
-      helpers().puts.copy(to, local, bytes, stream);
-    }
+    copy(&Helpers::puts, places_[peer] + offset, local, bytes, stream);
   }
+}
+
+void PeerCarrier::copy(Halves Helpers::*by, std::byte* to, const std::byte* from,
+                       std::int64_t bytes, cudaStream_t stream) {
+  if (bytes < kWideBytes) return copy_by_one(to, from, bytes, stream);
+  (helpers().*by).copy(to, from, bytes, stream);
 }
 
 // Elements first .. first + count of all ranks' tensors.

@@ -31,6 +31,7 @@ class PeerCarrier final : public DeviceCarrier {
 
  private:
   // Streams beside that of the calls.
+  class Halves;
   struct Helpers;
 
   WatchedQueue& queue_of(const Call& call);
@@ -43,6 +44,8 @@ class PeerCarrier final : public DeviceCarrier {
   void sum(const Call& call, std::int64_t first, std::int64_t count, std::byte* to,
            cudaStream_t stream);
   void put(std::byte* local, std::int64_t offset, std::int64_t bytes, cudaStream_t stream);
+  void copy(Halves Helpers::*by, std::byte* to, const std::byte* from, std::int64_t bytes,
+            cudaStream_t stream);
 
   Parts parts_;
   LinkedGroup group_;
