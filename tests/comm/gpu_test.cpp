@@ -1,7 +1,9 @@
 // Calls between processes with a GPU each, by mapped memory of peers and by NCCL: collectives
 // against their definition, messages, and what is said when a rank stops.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <span>
 #include <thread>
 #include <type_traits>
 
@@ -27,7 +29,7 @@ class OnTwoGpus : public testing::TestWithParam<GpuLinks> {
   }
   // Twice, so that what the first has left behind would show.
   static std::string message_when(const std::function<void(GpuBed&)>& body) {
-    const std::string message = message_of([&] { run(body, 2); });
+    std::string message = message_of([&] { run(body, 2); });
     run([](GpuBed& bed) {
       const Tensor t = bed.alloc(1000, DType::kF32);
       bed.put(t, std::vector<float>(1000, 1));
@@ -90,7 +92,10 @@ void expect_all(const std::vector<T>& found, const Expected& expected, const std
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const T want = expected(static_cast<std::int64_t>(i));
-    if (std::memcmp(&found[i], &want, sizeof(T)) != 0) ++wrong;
+    const auto bytes_of = [](const T& value) {
+      return std::as_bytes(std::span(&value, 1));
+    };
+    if (!std::ranges::equal(bytes_of(found[i]), bytes_of(want))) ++wrong;
   }
   EXPECT_EQ(wrong, 0) << what << ", " << found.size() << " elements";
 }

@@ -1,5 +1,6 @@
 // Without a GPU: cuDNN knows an engine for every attention that is_fused() promises.
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ops/cuda/attention_graph.h"

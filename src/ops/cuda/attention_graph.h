@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <tuple>
 #include <vector>
 
 #include "mem/dtype.h"
@@ -39,7 +40,13 @@ struct AttentionProblem {
   bool has_positions;  // queries see their own document alone
   bool is_backward;
   bool is_deterministic;  // backward adds dq in a fixed order
-  friend auto operator<=>(const AttentionProblem&, const AttentionProblem&) = default;
+  friend bool operator<(const AttentionProblem& a, const AttentionProblem& b) {
+    const auto fields = [](const AttentionProblem& p) {
+      return std::tie(p.B, p.S, p.H, p.G, p.D, p.type, p.has_slopes, p.has_positions, p.is_backward,
+                      p.is_deterministic);
+    };
+    return fields(a) < fields(b);
+  }
 };
 
 struct AttentionGraph {

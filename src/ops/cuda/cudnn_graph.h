@@ -25,6 +25,8 @@ class Descriptor {
     std::swap(raw_, other.raw_);
     return *this;
   }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor();
 
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
