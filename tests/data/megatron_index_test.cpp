@@ -87,6 +87,14 @@ TEST(MegatronIndex, IsMegatronsNumberForNumber) {
   }
 }
 
+// numpy.random.RandomState(1234).shuffle(arange(10)).
+TEST(MegatronIndex, DrawsNumpysNumbers) {
+  const std::vector<std::int32_t> ten(10, 6);
+  const MegatronIndex index =
+      megatron_index({.lengths = ten, .seq_length = 4, .num_samples = std::nullopt, .seed = 1234});
+  EXPECT_EQ(index.documents, (std::vector<std::int32_t>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3}));
+}
+
 TEST(MegatronIndex, BlendsGoToTheDatasetThatWantsMost) {
   const std::vector<double> weights = {.5, .3, .2};
   const MegatronBlend blend = megatron_blend(weights, 12);
