@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with NVIDIA GPUs: how fast whole training steps are on one GPU and, where there are two, on both; what was
 # predicted of them, and where their time goes. scripts/gpu-bench.sh [SECONDS [MACHINE]]: measures each row for so long
-# (60), after 20 seconds that are not measured, and predicts it by that machine's rates (h200; a file of orthant bench
+# (60), after 20 seconds that are not measured, on sequences of one document, and predicts it by that machine's rates (h200; a file of orthant bench
 # machine for another).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ measure_rows() {
     # shellcheck disable=SC2086
     build/bin/orthant bench step --preset "$model" --device.kind=cuda --compute bf16 --seq "$seq" \
       --layout.micro_batch="$micro" --train.global_batch="$batch" --machine "$machine" \
-      --warm-up 20 --seconds "$seconds" $options
+      --data.cross_documents=true --warm-up 20 --seconds "$seconds" $options
   done
 }
 
@@ -27,7 +27,7 @@ gpt2-1558m 1024 16 256
 llama-7b 2048 2 64
 llama-7b 2048 8 64 --layout.recompute=block
 llama-13b 2048 16 32 --layout.recompute=block --layout.offload=optimizer --layout.offload_fraction=0.7 --without-update
-llama-13b 2048 4 32 --model.layers=43 --layout.recompute=block --layout.offload=optimizer --layout.offload_fraction=0.7
+llama-13b 2048 4 32 --model.layers=46 --layout.recompute=block --layout.offload=optimizer --layout.offload_fraction=0.7
 ROWS
 
 gpus=$(build/bin/orthant doctor --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')
@@ -37,7 +37,7 @@ gpus=$(build/bin/orthant doctor --json | python3 -c 'import json, sys; print(len
 measure_rows <<'ROWS'
 llama-7b 2048 2 16
 llama-7b 2048 2 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true
-llama-7b 2048 4 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true
+llama-7b 2048 8 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=gpipe
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=1f1b
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=interleaved --layout.virtual_stages=2
@@ -45,6 +45,6 @@ llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=zero_bubble
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=zero_bubble_v
 llama-7b 2048 2 32
 llama-7b 2048 2 64 --layout.ranks=2 --layout.zero_stage=1
-llama-7b 2048 4 64 --layout.ranks=2 --layout.zero_stage=3
+llama-7b 2048 8 64 --layout.ranks=2 --layout.zero_stage=3
 llama3-8b 8192 1 16 --layout.ranks=2 --layout.zero_stage=1
 ROWS

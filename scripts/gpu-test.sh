@@ -11,8 +11,10 @@ build/bin/comm_test --gtest_filter='*Gpu*'
 build/bin/cli_test --gtest_filter='*OnGpus*'
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
-  # Kernels of our own, on the shapes of the tests: bad accesses, races in shared memory, reads of what nobody wrote.
-  own='*CudaEqualsRef*/adamw*:*CudaEqualsRef*/squared_norm*:*CudaEqualsRef*/norm*:*CudaEqualsRef*/cross_entropy*'
+  # Kernels of our own, on the shapes of the tests: bad accesses, and races in shared memory. The races that the tool names
+  # in cuDNN's attention are waits that it does not know, so 16-bit attention is left out.
+  ours=(adamw squared_norm norm cross_entropy softmax embedding 'attention*_f32' attention_cached rotary)
+  own=$(printf ':*CudaEqualsRef*/%s*' "${ours[@]}")
   for tool in memcheck racecheck; do
     "$sanitizer" --tool "$tool" --error-exitcode 1 build/bin/ops_test --gtest_filter="$own"
   done
