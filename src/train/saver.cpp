@@ -149,9 +149,7 @@ void Saver::read() {
       Piece part = owned.piece;
       part.first += done;
       part.count = std::min(kChunk, owned.piece.count - done);
-      const std::span<float> values(host_.data(), static_cast<std::size_t>(part.count));
-      read_back(*owned.home, values, tensor.flat(done, part.count));
-      job_->writer.write(part, state, values);
+      job_->writer.write(part, state, values_of(*owned.home, tensor.flat(done, part.count)));
       rank_.mesh().world().sign_of_life(0);
     }
   };
@@ -161,6 +159,17 @@ void Saver::read() {
     write(owned, StateKind::kExpAvgSq, owned.v);
   }
   set(State::kSyncing);
+}
+
+// f32 in memory of the host is written from where it lies.
+std::span<const float> Saver::values_of(Device& home, const Tensor& tensor) {
+  const auto count = static_cast<std::size_t>(tensor.count());
+  if (tensor.dtype == DType::kF32 && &home == &home.host()) {
+    return {reinterpret_cast<const float*>(tensor.data), count};
+  }
+  const std::span<float> values(host_.data(), count);
+  read_back(home, values, tensor);
+  return values;
 }
 
 // With what comes before it, where that is not done.

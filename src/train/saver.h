@@ -77,6 +77,7 @@ class Saver {
   bool is_first() const { return rank_.mesh().rank() == 0; }
   void begin();
   void read();
+  std::span<const float> values_of(Device& home, const Tensor& tensor);
   void sync();
   void commit();
   // The job's thread does it; what it throws is the job's failure, and `then` its state after it.
