@@ -156,7 +156,8 @@ class CudaDevice final : public Device {
   std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) override {
     return lanes_.copy(lane, to, from);
   }
-  std::int64_t start_work(HostWork& work) override { return lanes_.work(work); }
+  std::int64_t start_work(Lane lane, LaneWork& work) override { return lanes_.work(lane, work); }
+  void* queue_beside() const override { return lanes_.queue_beside(); }
   void order(Lane later, Lane lane, std::int64_t number) override {
     lanes_.order(later, lane, number);
   }

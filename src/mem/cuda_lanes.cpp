@@ -61,11 +61,15 @@ std::int64_t CudaLanes::copy(Lane lane, const Tensor& to, const Tensor& from) {
   return end_call(own);
 }
 
-std::int64_t CudaLanes::work(HostWork& work) {
-  Queue& own = queue(Lane::kHost);
+std::int64_t CudaLanes::work(Lane lane, LaneWork& work) {
+  Queue& own = queue(lane);
   follow_ops(own);
+  if (lane == Lane::kBeside) {
+    work.run();
+    return end_call(own);
+  }
   const auto run = [](void* of) {
-    static_cast<HostWork*>(of)->run();
+    static_cast<LaneWork*>(of)->run();
   };
   ORTHANT_CUDA(cudaLaunchHostFunc(own.stream.get(), run, &work));
   return end_call(own);

@@ -1,5 +1,5 @@
-// What one GPU does beside its ops: copies out, copies in, and work of the host's processor, each
-// in a stream of its own.
+// What one GPU does beside its ops: copies out, copies in, work of the host's processor and of its
+// own, each in a stream of its own.
 #pragma once
 
 #include <array>
@@ -50,14 +50,15 @@ class CudaLanes {
   CudaLanes& operator=(const CudaLanes&) = delete;
 
   std::int64_t copy(Lane lane, const Tensor& to, const Tensor& from);
-  std::int64_t work(HostWork& work);
+  std::int64_t work(Lane lane, LaneWork& work);
+  cudaStream_t queue_beside() const { return queues_.back().stream.get(); }
   void order(Lane later, Lane lane, std::int64_t number);
   void drain() noexcept;
 
  private:
   // An event ends each call. An old one marks a later call again when many more have been started;
   // who then waits for the old call waits for the later one, which was started before the wait.
-  static constexpr std::int64_t kMostEvents = 1024;
+  static constexpr std::int64_t kMostEvents = 4096;
   struct Queue {
     CudaStream stream;
     std::vector<CudaEvent> ends;
@@ -70,7 +71,7 @@ class CudaLanes {
   cudaStream_t ops_;
   CudaEvent ops_so_far_;
   std::optional<NumaNode> node_;
-  std::array<Queue, 3> queues_;  // kCopyIn, kCopyOut, kHost
+  std::array<Queue, 4> queues_;  // kCopyIn, kCopyOut, kHost, kBeside
 };
 
 }  // namespace orthant

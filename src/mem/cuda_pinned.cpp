@@ -67,7 +67,9 @@ class PinnedMemory final : public Device {
   std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) override {
     return plain_->start_copy(lane, to, from);
   }
-  std::int64_t start_work(HostWork& work) override { return plain_->start_work(work); }
+  std::int64_t start_work(Lane lane, LaneWork& work) override {
+    return plain_->start_work(lane, work);
+  }
   void order(Lane later, Lane lane, std::int64_t number) override {
     plain_->order(later, lane, number);
   }

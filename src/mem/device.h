@@ -24,10 +24,10 @@ class QueueTimer {
   virtual void forget() = 0;  // all marks; the next one is 0
 };
 
-// What the host's processor does beside the ops. It outlives its run and does not throw.
-class HostWork {
+// What is done beside the ops. It outlives its run and does not throw.
+class LaneWork {
  public:
-  virtual ~HostWork() = default;
+  virtual ~LaneWork() = default;
   virtual void run() noexcept = 0;
 };
 
@@ -49,8 +49,10 @@ class Device {
   // Starts a copy between memory of this device and of host(), on Lane::kCopyOut or kCopyIn: after
   // the ops queued so far, in order within the lane. Returns its number within the lane.
   virtual std::int64_t start_copy(Lane lane, const Tensor& to, const Tensor& from) = 0;
-  // The same of work on Lane::kHost.
-  virtual std::int64_t start_work(HostWork& work) = 0;
+  // The same of work: on Lane::kHost run() is called by a thread of the host, on Lane::kBeside at
+  // once, to queue what the device does on queue_beside().
+  virtual std::int64_t start_work(Lane lane, LaneWork& work) = 0;
+  virtual void* queue_beside() const { return nullptr; }  // null where nothing is queued
   // What is queued on `later` from here on comes after that copy or work of `lane`; what is started
   // comes after what kCompute comes after.
   virtual void order(Lane later, Lane lane, std::int64_t number) = 0;

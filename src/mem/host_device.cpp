@@ -42,7 +42,7 @@ class HostDevice final : public Device {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
     return 0;
   }
-  std::int64_t start_work(HostWork& work) override {
+  std::int64_t start_work(Lane /*lane*/, LaneWork& work) override {
     work.run();
     return 0;
   }
@@ -64,7 +64,7 @@ class MetaDevice final : public Device {
   std::int64_t start_copy(Lane /*lane*/, const Tensor& /*to*/, const Tensor& /*from*/) override {
     return 0;
   }
-  std::int64_t start_work(HostWork& /*work*/) override { return 0; }
+  std::int64_t start_work(Lane /*lane*/, LaneWork& /*work*/) override { return 0; }
   void order(Lane /*later*/, Lane /*lane*/, std::int64_t /*number*/) override {}
   void drain() noexcept override {}
 

@@ -49,9 +49,9 @@ Token Transfers::copy(Lane lane, const Tensor& to, const Tensor& from, const Aft
 }
 
 Token Transfers::start_work(const Work& work, const After& after) {
-  const Call call{.what = work.what, .lane = Lane::kHost, .cost = work.cost, .bytes = 0};
+  const Call call{.what = work.what, .lane = work.lane, .cost = work.cost, .bytes = 0};
   return start(call, work.reads, work.writes, after,
-               [&] { return device_.start_work(*work.work); });
+               [&] { return device_.start_work(work.lane, *work.work); });
 }
 
 const Transfers::Started* Transfers::find(Token token) const {

@@ -1,6 +1,6 @@
-// Transfers: copies between a device and its host, and work of the host's processor, that run
-// beside the ops. Like a started call of a communicator, each owns its memory until it is waited
-// for, in a dry run too.
+// Transfers: copies between a device and its host, and work of either, that run beside the ops.
+// Like a started call of a communicator, each owns its memory until it is waited for, in a dry run
+// too.
 #pragma once
 
 #include <array>
@@ -29,10 +29,11 @@ class Transfers {
 
   struct Work {
     std::string_view what;
-    Cost cost;  // bytes: of the host's memory
+    Lane lane = Lane::kHost;  // or kBeside
+    Cost cost;                // bytes: of the memory of who does it
     std::span<const Tensor> reads;
     std::span<const Tensor> writes;
-    HostWork* work;
+    LaneWork* work;
   };
   [[nodiscard]] Token start_work(const Work& work, const After& after = {});
 

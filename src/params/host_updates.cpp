@@ -46,27 +46,47 @@ std::int64_t HostUpdates::piece_elements() const {
   return (wanted + kNormBlock - 1) / kNormBlock * kNormBlock;
 }
 
+// In turn the host's and the device's, where it has any.
+void HostUpdates::make_pieces(Unit& unit, std::int64_t elements) {
+  const std::size_t sides = shares() ? 2 : 1;
+  const std::int64_t all = unit.device_grad.count();
+  for (std::int64_t first = 0; first < all; first += elements) {
+    const std::size_t number = num_pieces_++;
+    unit.pieces.emplace_back(*this, number % sides == 0, number / sides % kBuffers, first,
+                             std::min(elements, all - first));
+  }
+}
+
 void HostUpdates::make_buffers() {
   const std::int64_t elements = piece_elements();
   for (Unit& unit : units_) {
     if (unit.device_grad.absent()) continue;
-    const std::int64_t all = unit.device_grad.count();
-    for (std::int64_t first = 0; first < all; first += elements) {
-      const std::size_t number = num_pieces_++;
-      unit.pieces.emplace_back(*this, number % kBuffers, first, std::min(elements, all - first));
-    }
+    make_pieces(unit, elements);
     if (!buffers_.empty()) continue;
-    const auto alloc = [&](DType type) {
-      return parts_.arena.alloc({elements}, type, MemClass::kStaging);
+    const auto alloc = [&](Arena& arena, DType type) {
+      return arena.alloc({elements}, type, MemClass::kStaging);
     };
     const DType compute = unit.device_value.dtype;
-    for (int i = 0; i < kBuffers; ++i) {
-      buffers_.push_back({.grad = alloc(unit.device_grad.dtype),
-                          .value = compute == DType::kF32 ? Tensor{} : alloc(compute),
-                          .updated = {},
-                          .coming = {}});
+    const bool has_master = compute != DType::kF32;
+    for (std::size_t i = 0; i < kBuffers; ++i) {
+      const Tensor grad = alloc(parts_.arena, unit.device_grad.dtype);
+      buffers_.push_back(
+          {.tensors = {grad, has_master ? alloc(parts_.arena, compute) : Tensor{}, Tensor{}},
+           .updated = {},
+           .left = {}});
+    }
+    for (std::size_t i = 0; shares() && i < kBuffers; ++i) {
+      const Tensor master = has_master ? alloc(parts_.staging, DType::kF32) : Tensor{};
+      const Tensor m = alloc(parts_.staging, unit.here.m.dtype);
+      const Tensor v = alloc(parts_.staging, unit.here.v.dtype);
+      buffers_.push_back({.tensors = {master, m, v}, .updated = {}, .left = {}});
     }
   }
+  if (shares() && !buffers_.empty()) {
+    device_state_ = parts_.staging.alloc(step_state_shape(), DType::kU8, MemClass::kStaging);
+  }
+  steps_.reserve(num_pieces_);
+  state_back_.reserve(3 * num_pieces_);
 }
 
 void HostUpdates::set_update(const Update& update) {
@@ -77,22 +97,39 @@ void HostUpdates::set_update(const Update& update) {
   }
 }
 
-void HostUpdates::plan(const Unit& unit, Piece& piece, const Update& update) const {
-  const Buffer& buffer = buffers_[piece.buffer];
+// A run of a part, with what of it passes through buffers there.
+Segment HostUpdates::staged(const Unit& unit, Piece& piece, const Part& part, std::int64_t first,
+                            std::int64_t count) {
+  const auto& tensors = buffer_of(piece).tensors;
+  const std::int64_t in_piece = first - piece.first;
+  Segment run = part.segment;
+  run.places.first += first - part.first;
+  if (piece.on_host) {
+    run.master = after(run.master, first - part.first, count);
+    run.m = after(run.m, first - part.first, count);
+    run.v = after(run.v, first - part.first, count);
+    run.grad = after(tensors[0], in_piece, count);
+    run.value = after(tensors[1], in_piece, count);
+    return run;
+  }
+  const Tensor value = after(unit.device_value, first, count);
+  const bool has_master = tensors[0].present();
+  run.master = has_master ? after(tensors[0], in_piece, count) : value;
+  run.m = after(tensors[1], in_piece, count);
+  run.v = after(tensors[2], in_piece, count);
+  run.grad = after(unit.device_grad, first, count);
+  run.value = has_master ? value : Tensor{};
+  return run;
+}
+
+void HostUpdates::plan(const Unit& unit, Piece& piece, const Update& update) {
   for (const Part& part : unit.parts) {
     const std::int64_t first = std::max(part.first, piece.first);
     const std::int64_t last =
         std::min(part.first + part.segment.master.count(), piece.first + piece.count);
     if (first >= last) continue;
-    const std::int64_t count = last - first;
-    Segment run = part.segment;
-    run.master = after(run.master, first - part.first, count);
-    run.m = after(run.m, first - part.first, count);
-    run.v = after(run.v, first - part.first, count);
-    run.grad = after(buffer.grad, first - piece.first, count);
-    run.value = after(buffer.value, first - piece.first, count);
-    run.places.first += first - part.first;
-    const AdamW args = update(run, step_state_);
+    const AdamW args = update(staged(unit, piece, part, first, last - first),
+                              piece.on_host ? step_state_ : device_state_);
     const Cost one = cost(args);
     piece.cost.flops += one.flops;
     piece.cost.bytes += one.bytes;
@@ -105,20 +142,23 @@ void HostUpdates::plan(const Unit& unit, Piece& piece, const Update& update) con
 }
 
 void HostUpdates::Piece::run() noexcept {
+  const Side& side = on_host ? owner.parts_.host : owner.parts_.device;
   try {
     for (const AdamW& update : updates) {
-      owner.parts_.ops.run(update);
+      side.ops->run(update);
     }
-    owner.parts_.ledger.restart();
+    side.ledger->restart();
   } catch (...) {
-    if (!owner.has_fault_) owner.fault_ = std::current_exception();
-    owner.has_fault_ = true;
+    if (!owner.has_fault_.exchange(true)) owner.fault_ = std::current_exception();
   }
 }
 
 void HostUpdates::begin(const Tensor& step_state) {
   if (has_fault_) std::rethrow_exception(fault_);
   parts_.transfers.wait(parts_.transfers.start_out(step_state_, step_state));
+  if (device_state_.present()) {
+    parts_.transfers.wait(parts_.transfers.start_in(device_state_, step_state_));
+  }
   for (Unit& unit : units_) {
     if (!unit.pieces.empty()) unit.state = State::kDue;
   }
@@ -128,34 +168,94 @@ void HostUpdates::start() {
   // Those that used the buffers before are settled.
   for (Buffer& buffer : buffers_) {
     buffer.updated = {};
-    buffer.coming = {};
+    buffer.left = {};
   }
+  steps_.clear();
   for (Unit& unit : units_) {
     if (unit.state != State::kDue) continue;
     unit.state = State::kOnItsWay;
     for (Piece& piece : unit.pieces) {
-      start(unit, piece);
+      steps_.emplace_back(&unit, &piece);
     }
+    unit.last_step = steps_.size();
+  }
+  num_fetched_ = 0;
+  num_started_ = 0;
+  advance(kStepsAhead);
+}
+
+// The first `steps` are on their way. What two sides read is fetched two pieces ahead, so that no
+// copy stands behind one that waits for a later update of the other side.
+void HostUpdates::advance(std::size_t steps) {
+  const std::size_t ahead = shares() ? 2 : 0;
+  for (; num_started_ < std::min(steps, steps_.size()); ++num_started_) {
+    while (num_fetched_ < std::min(num_started_ + ahead + 1, steps_.size())) {
+      fetch(steps_[num_fetched_++]);
+    }
+    update(steps_[num_started_]);
+    put(steps_[num_started_]);
   }
 }
 
-void HostUpdates::start(const Unit& unit, Piece& piece) {
-  Buffer& buffer = buffers_[piece.buffer];
-  const Tensor grad = buffer.grad.flat(0, piece.count);
-  const Tensor weights = buffer.value.present() ? buffer.value.flat(0, piece.count)
-                                                : unit.here.master.flat(piece.first, piece.count);
-  piece.leaving = parts_.transfers.start_out(grad, unit.device_grad.flat(piece.first, piece.count),
-                                             {buffer.updated, {}});
+void HostUpdates::fetch(const Step& step) {
+  const Unit& unit = *step.first;
+  Piece& piece = *step.second;
+  const Buffer& buffer = buffer_of(piece);
+  const auto run = [&](const Tensor& tensor) {
+    return tensor.flat(piece.first, piece.count);
+  };
+  if (piece.on_host) {
+    piece.coming[0] = parts_.transfers.start_out(buffer.tensors[0].flat(0, piece.count),
+                                                 run(unit.device_grad), {buffer.updated, {}});
+    return;
+  }
+  const std::array here = {unit.here.master, unit.here.m, unit.here.v};
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (buffer.tensors[i].absent()) continue;
+    piece.coming[i] = parts_.transfers.start_in(buffer.tensors[i].flat(0, piece.count),
+                                                run(here[i]), {buffer.left, {}});
+  }
+}
+
+void HostUpdates::update(const Step& step) {
+  Piece& piece = *step.second;
+  Buffer& buffer = buffer_of(piece);
+  const Token last = piece.on_host ? piece.coming[0] : piece.coming[2];
   piece.updated = parts_.transfers.start_work({.what = AdamW::kName,
+                                               .lane = piece.on_host ? Lane::kHost : Lane::kBeside,
                                                .cost = piece.cost,
                                                .reads = piece.reads,
                                                .writes = piece.writes,
                                                .work = &piece},
-                                              {piece.leaving, buffer.coming});
-  piece.coming = parts_.transfers.start_in(unit.device_value.flat(piece.first, piece.count),
-                                           weights, {piece.updated, {}});
+                                              {last, buffer.left});
   buffer.updated = piece.updated;
-  if (buffer.value.present()) buffer.coming = piece.coming;
+}
+
+void HostUpdates::put(const Step& step) {
+  const Unit& unit = *step.first;
+  Piece& piece = *step.second;
+  Buffer& buffer = buffer_of(piece);
+  const auto run = [&](const Tensor& tensor) {
+    return tensor.flat(piece.first, piece.count);
+  };
+  const auto staged_or = [&](const Tensor& staged, const Tensor& whole) {
+    return staged.present() ? staged.flat(0, piece.count) : run(whole);
+  };
+  if (piece.on_host) {
+    const Tensor weights = staged_or(buffer.tensors[1], unit.here.master);
+    piece.leaving[0] =
+        parts_.transfers.start_in(run(unit.device_value), weights, {piece.updated, {}});
+    if (buffer.tensors[1].present()) buffer.left = piece.leaving[0];
+    return;
+  }
+  const std::array here = {unit.here.master, unit.here.m, unit.here.v};
+  const std::array there = {staged_or(buffer.tensors[0], unit.device_value),
+                            buffer.tensors[1].flat(0, piece.count),
+                            buffer.tensors[2].flat(0, piece.count)};
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    piece.leaving[i] = parts_.transfers.start_out(run(here[i]), there[i], {piece.updated, {}});
+  }
+  buffer.left = piece.leaving[2];
 }
 
 int HostUpdates::pending_after(int unit) const {
@@ -169,13 +269,34 @@ bool HostUpdates::finish(int unit) {
   Unit& finished = at(unit);
   if (finished.state == State::kSettled) return false;
   if (finished.state == State::kDue) start();
+  advance(finished.last_step + kStepsAhead);
   for (Piece& piece : finished.pieces) {
-    parts_.transfers.wait(std::exchange(piece.leaving, {}));
+    for (Token& token : piece.coming) {
+      parts_.transfers.wait(std::exchange(token, {}));
+    }
     parts_.transfers.wait(std::exchange(piece.updated, {}));
-    parts_.transfers.wait(std::exchange(piece.coming, {}));
+    const bool is_staged = !piece.on_host && buffer_of(piece).tensors[0].present();
+    for (std::size_t i = 0; i < piece.leaving.size(); ++i) {
+      const Token token = std::exchange(piece.leaving[i], {});
+      // The values themselves leave where they are the masters.
+      if (piece.on_host || (i == 0 && !is_staged)) {
+        parts_.transfers.wait(token);
+      } else {
+        state_back_.push_back(token);
+      }
+    }
   }
   finished.state = State::kSettled;
+  if (is_settled()) wait_for_state();
   return true;
+}
+
+// When no forward waits for anything more: what a step starts it waits for itself.
+void HostUpdates::wait_for_state() {
+  for (const Token token : state_back_) {
+    parts_.transfers.wait(token);
+  }
+  state_back_.clear();
 }
 
 bool HostUpdates::is_settled() const {

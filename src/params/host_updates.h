@@ -1,10 +1,14 @@
 // HostUpdates: units whose master weights and moments lie on the host. When the norm of a step is
-// known, their gradients go there piece by piece, in the order in which the next forward needs the
-// units; the host updates a piece while the next one arrives, and its new weights go back. All of
-// it runs behind that forward, which waits for a unit alone. Nothing but the state has a place of
-// its own on the host: gradients and weights pass through two buffers of a piece.
+// known, they are updated piece by piece, in the order in which the next forward needs the units:
+// behind that forward, which waits for a unit alone. Of a piece that the host updates the gradient
+// goes there while it updates the one before, and the new weights come back. Where a device can
+// work beside its ops it updates every second piece itself: the state comes, and goes back. So each
+// direction of the link and the host's memory have half of the work. The bits are the same.
+// Nothing but the state has a place of its own on the host, and nothing of it on the device: all
+// else passes through two buffers of a piece on either side.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <exception>
@@ -21,11 +25,17 @@ namespace orthant {
 
 class HostUpdates {
  public:
+  // Who updates a piece, beside the rank; null: nobody here.
+  struct Side {
+    Ops* ops = nullptr;
+    Ledger* ledger = nullptr;  // theirs alone
+  };
   struct Parts {
-    Ops& ops;        // the host's: they run beside the rank
-    Ledger& ledger;  // theirs alone
+    Side host;
+    Side device;
     Transfers& transfers;
-    Arena& arena;  // on the host
+    Arena& arena;    // on the host
+    Arena& staging;  // on the device
   };
   using Update = std::function<AdamW(const Segment&, const Tensor& step_state)>;
 
@@ -47,7 +57,7 @@ class HostUpdates {
   void set_update(const Update& update);
 
   void begin(const Tensor& step_state);  // norm and clip factor are known: updates are due
-  void start();                          // those that are due: they are on their way
+  void start();                          // those that are due: the first are on their way
   bool is_pending(int unit) const { return at(unit).state != State::kSettled; }
   int pending_after(int unit) const;  // the next unit that is; -1: none
   // The unit's weights are those of the last step, and its gradient is read; true: since now.
@@ -57,25 +67,38 @@ class HostUpdates {
   void drop() noexcept;     // forgets updates that are due: other weights are loaded
 
  private:
-  static constexpr int kBuffers = 2;
-  static constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // of a piece, but for ...
+  static constexpr std::size_t kBuffers = 2;                            // of either side
+  static constexpr std::int64_t kMostElements = std::int64_t{1} << 25;  // of a piece, but for ...
   static constexpr std::int64_t kMostPieces = 32;                       // ... that of a unit
+  // A GPU's queues hold so many more than the unit needs that is asked for; beyond, the thread that
+  // fills them would wait for the updates, and the forward with it.
+  static constexpr std::size_t kStepsAhead = 32;
 
   struct Part {
     Segment segment;
     std::int64_t first;  // in the unit
   };
+  // Of a piece on the host: its gradient and its value, which is absent where the masters are the
+  // values. On the device: its master weights, absent likewise, and its moments.
+  struct Buffer {
+    std::array<Tensor, 3> tensors;
+    Token updated;  // what was in it, and ...
+    Token left;     // ... has gone where it belongs
+  };
   // The update of a run of a unit.
-  class Piece final : public HostWork {
+  class Piece final : public LaneWork {
    public:
-    Piece(HostUpdates& of, std::size_t in_buffer, std::int64_t at, std::int64_t num_elements)
+    Piece(HostUpdates& of, bool is_of_host, std::size_t in_buffer, std::int64_t at,
+          std::int64_t num_elements)
         : owner(of),
+          on_host(is_of_host),
           buffer(in_buffer),
           first(at),
           count(num_elements) {}
     void run() noexcept override;
 
     HostUpdates& owner;
+    bool on_host;
     std::size_t buffer;
     std::int64_t first;  // in the unit
     std::int64_t count;
@@ -83,9 +106,9 @@ class HostUpdates {
     std::vector<Tensor> reads;
     std::vector<Tensor> writes;
     Cost cost;
-    Token leaving;  // the gradient
+    std::array<Token, 3> coming;  // what the update reads
     Token updated;
-    Token coming;  // the value
+    std::array<Token, 3> leaving;  // what it has written
   };
   enum class State : std::uint8_t { kSettled, kDue, kOnItsWay };
   struct Unit {
@@ -94,25 +117,37 @@ class HostUpdates {
     Tensor device_grad;
     std::vector<Part> parts;
     std::deque<Piece> pieces;
+    std::size_t last_step = 0;  // of its pieces, and one more, among steps_
     State state = State::kSettled;
   };
-  struct Buffer {
-    Tensor grad;
-    Tensor value;  // absent where the masters are the values
-    Token updated;
-    Token coming;
-  };
+  using Step = std::pair<Unit*, Piece*>;
   Unit& at(int unit) { return units_.at(static_cast<std::size_t>(unit)); }
   const Unit& at(int unit) const { return units_.at(static_cast<std::size_t>(unit)); }
+  Buffer& buffer_of(const Piece& piece) {
+    return buffers_[(piece.on_host ? 0 : kBuffers) + piece.buffer];
+  }
+  bool shares() const { return parts_.device.ops != nullptr; }
   std::int64_t piece_elements() const;
-  void plan(const Unit& unit, Piece& piece, const Update& update) const;
-  void start(const Unit& unit, Piece& piece);
+  void make_pieces(Unit& unit, std::int64_t elements);
+  Segment staged(const Unit& unit, Piece& piece, const Part& part, std::int64_t first,
+                 std::int64_t count);
+  void plan(const Unit& unit, Piece& piece, const Update& update);
+  void advance(std::size_t steps);
+  void fetch(const Step& step);
+  void update(const Step& step);
+  void put(const Step& step);
+  void wait_for_state();
 
   Parts parts_;
   std::vector<Unit> units_;
-  std::vector<Buffer> buffers_;
+  std::vector<Buffer> buffers_;  // the host's, then the device's
   std::size_t num_pieces_ = 0;
-  Tensor step_state_;  // on the host
+  std::vector<Step> steps_;      // pieces of the units that were due, in their order
+  std::size_t num_fetched_ = 0;  // of steps_
+  std::size_t num_started_ = 0;
+  std::vector<Token> state_back_;  // on its way to the host; no forward needs it
+  Tensor step_state_;              // on the host
+  Tensor device_state_;            // the same beside the rank's own, which the next step writes
   std::exception_ptr fault_;
   std::atomic<bool> has_fault_ = false;
 };

@@ -18,7 +18,9 @@ void add_computing(StageLanes& stage, const Instruction& stretch, const Event& e
 }
 
 void add_call(const Plan& plan, StageLanes& stage, const Instruction& call, const Event& event) {
-  std::string group = call.lane == Lane::kHost ? "host" : "copies";
+  std::string group = call.lane == Lane::kHost     ? "host"
+                      : call.lane == Lane::kBeside ? "updates"
+                                                   : "copies";
   if (call.lane >= Lane::kFirstComm) {
     const Seat& seat = plan.world.groups.seat(stage.rank, call.lane);
     group = plan.world.groups.all[static_cast<std::size_t>(seat.group)].name;

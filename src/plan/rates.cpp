@@ -158,8 +158,10 @@ Durations durations_on(const Machine& machine, const Work& work, const ProgramTa
   durations.stretches =
       stretch_seconds(tables, [&ops](const Stretch::Op& op) { return ops.seconds(op); });
   durations.copy = [rates](const Instruction& copy) {
-    const bool is_work = copy.lane == Lane::kHost;
-    return copy.cost.bytes / ((is_work ? rates.host_memory_gb_s : rates.host_copy_gb_s) * 1e9);
+    const double gb_s = copy.lane == Lane::kHost     ? rates.host_memory_gb_s
+                        : copy.lane == Lane::kBeside ? rates.memory_gb_s
+                                                     : rates.host_copy_gb_s;
+    return copy.cost.bytes / (gb_s * 1e9);
   };
   // Every device has its own way out of its host.
   durations.call = [rates, per_host, known = std::map<const Group*, double>()](
@@ -198,7 +200,8 @@ std::string missing_rate(const Machine& machine, const World& world) {
       if (is_call(one) && one.group_size > 1 && rates.link_gb_s <= 0) return "link_gb_s";
       if (is_call(one)) continue;
       if (one.lane == Lane::kHost && rates.host_memory_gb_s <= 0) return "host_memory_gb_s";
-      if (one.lane != Lane::kHost && rates.host_copy_gb_s <= 0) return "host_copy_gb_s";
+      if (one.lane == Lane::kBeside && rates.memory_gb_s <= 0) return "memory_gb_s";
+      if (one.lane < Lane::kHost && rates.host_copy_gb_s <= 0) return "host_copy_gb_s";
     }
   }
   return {};

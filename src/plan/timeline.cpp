@@ -146,6 +146,7 @@ class Runner {
 
   std::string lane_name(int rank, Lane lane) const {
     if (lane == Lane::kHost) return "host";
+    if (lane == Lane::kBeside) return "updates";
     if (lane < Lane::kFirstComm) return "copies";
     const Seat& seat = world_.groups.seat(rank, lane);
     return world_.groups.all[static_cast<std::size_t>(seat.group)].name;

@@ -106,7 +106,7 @@ void Rank::build_store(std::vector<UnitSpec> units, Arena& params,
                           .params = params,
                           .staging = staging};
   if (offloads_optimizer(config_)) {
-    parts.host.emplace(host_parts(make_arena("host", capacities, Arena::Place::kHost)));
+    parts.host.emplace(host_parts(make_arena("host", capacities, Arena::Place::kHost), staging));
   }
   store_ = std::make_unique<ParamStore>(std::move(units), store_config(config_), parts);
   store_->set_host_update([this](const Segment& segment, const Tensor& state) {
@@ -114,17 +114,31 @@ void Rank::build_store(std::vector<UnitSpec> units, Arena& params,
   });
 }
 
-// Ops of the host run beside the rank: they have a ledger and memory of their own, and leave a core
-// to the thread that drives a GPU, which never rests.
-HostUpdates::Parts Rank::host_parts(Arena& arena) {
-  host_ = std::make_unique<HostSide>(backend_.device.host());
+// What runs beside the rank has a ledger and memory of its own; the host leaves a core to the
+// thread that drives a GPU, which never rests.
+HostUpdates::Parts Rank::host_parts(Arena& arena, Arena& staging) {
+  host_ = std::make_unique<Beside>(backend_.device.host());
   const int spared = backend_.ops == "cuda" ? 1 : 0;
   host_->ops = make_ops(backend_.ops == "cuda" ? "cpu" : backend_.ops,
                         {.ledger = host_->ledger,
                          .in_flight = host_->in_flight,
                          .work = host_->work,
                          .num_threads = std::max(1, backend_.num_threads - spared)});
-  return {.ops = *host_->ops, .ledger = host_->ledger, .transfers = transfers_, .arena = arena};
+  HostUpdates::Parts parts{.host = {.ops = host_->ops.get(), .ledger = &host_->ledger},
+                           .device = {},
+                           .transfers = transfers_,
+                           .arena = arena,
+                           .staging = staging};
+  if (config_.target == Target::kHost) return parts;
+  device_beside_ = std::make_unique<Beside>(backend_.device);
+  device_beside_->ops = make_ops(backend_.ops, {.ledger = device_beside_->ledger,
+                                                .in_flight = device_beside_->in_flight,
+                                                .work = device_beside_->work,
+                                                .num_threads = backend_.num_threads,
+                                                .target = config_.target,
+                                                .queue = backend_.device.queue_beside()});
+  parts.device = {.ops = device_beside_->ops.get(), .ledger = &device_beside_->ledger};
+  return parts;
 }
 
 void Rank::build_chunks() {

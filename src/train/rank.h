@@ -115,8 +115,9 @@ class Rank {
 
  private:
   // What updates on the host run with: they take no work memory.
-  struct HostSide {
-    explicit HostSide(Device& host) : work(host, in_flight, "host work", 0) {}
+  // Ops that run beside the rank's; updates take no workspace.
+  struct Beside {
+    explicit Beside(Device& device) : work(device, in_flight, "beside", 0) {}
     Ledger ledger;
     InFlight in_flight;
     Arena work;
@@ -132,7 +133,7 @@ class Rank {
   CommParts comm_parts(const std::optional<MemoryPlan>& capacities);
   void build_store(std::vector<UnitSpec> units, Arena& params,
                    const std::optional<MemoryPlan>& capacities);
-  HostUpdates::Parts host_parts(Arena& arena);
+  HostUpdates::Parts host_parts(Arena& arena, Arena& staging);
   std::span<const int> uses_of(const ModelStage::Run& run, const RankActions& actions);
   void build_chunks();
   std::unique_ptr<ModelStage> build_stage(Arena& work, const std::optional<MemoryPlan>& capacities);
@@ -156,7 +157,8 @@ class Rank {
   Transfers transfers_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Ops> ops_;
-  std::unique_ptr<HostSide> host_;  // null where no optimizer state is offloaded
+  std::unique_ptr<Beside> host_;           // null where no optimizer state is offloaded
+  std::unique_ptr<Beside> device_beside_;  // null where the host updates all that is
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Mesh> mesh_;
   std::optional<Programs> own_programs_;

@@ -51,6 +51,52 @@ TEST(OptimizerOffload, TakesMemoryOfTheHostInsteadOfTheDevice) {
   EXPECT_LT(all.by_class()[optimizer], small_tensors);
 }
 
+// As a GPU does it; the formula backend stands in for one, in its own precision.
+Training shared(Training training) {
+  training.ops = "ref";
+  training.config.target = Target::kCuda;
+  return training;
+}
+
+TEST(OptimizerOffload, ADeviceThatWorksBesideItsOpsUpdatesEverySecondPiece) {
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    for (const DType moments : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(fmt::format("{}, moments in {}", name_of(compute), name_of(moments)));
+      Case c{small("llama")};
+      c.compute = compute;
+      Training training = shared(training_of(c, 1, 1, 2, 1));
+      training.config.moments = moments;
+      // Its workspaces are those of the host, so that the plan of the work arena is not its own.
+      const auto curve_of = [](const Training& one) {
+        Curve curve = train(one, InitSource(5), random_stream(one.config.model.vocab));
+        EXPECT_EQ(curve.ledger_fault, "");
+        return curve;
+      };
+      const Curve base = curve_of(training);
+      expect_same_bits(base, curve_of(offloaded(training, 1)));
+      expect_same_bits(base, curve_of(offloaded(training, 0.4)));
+    }
+  }
+}
+
+// What comes for a piece of one side starts before the work on the piece of the other side before
+// it, so that it does not stand behind what that has to put back.
+TEST(OptimizerOffload, TwoSidesTakeTurnsAndFetchAhead) {
+  const Training training = offloaded(shared(training_of({small("llama")}, 1, 1, 1, 1)), 1);
+  const DryRun plan = dry_run(training.config, 0, 0);
+  std::vector<Entry> works;
+  for (const Entry& entry : plan.step) {
+    const bool is_work = entry.lane == Lane::kHost || entry.lane == Lane::kBeside;
+    if (is_work && !entry.starts.done()) works.push_back(entry);
+  }
+  ASSERT_GT(works.size(), 8U);
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    EXPECT_EQ(works[i].lane, i % 2 == 0 ? Lane::kHost : Lane::kBeside) << i;
+    if (i == 0) continue;
+    EXPECT_LT(works[i].after[0].id, works[i - 1].starts.id) << i;
+  }
+}
+
 struct Counts {
   int out = 0;
   int updates = 0;

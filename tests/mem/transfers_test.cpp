@@ -59,7 +59,7 @@ TEST(Transfers, OwnTheirMemoryInADryRunToo) {
   }
 }
 
-class Doubling final : public HostWork {
+class Doubling final : public LaneWork {
  public:
   explicit Doubling(const Tensor& tensor) : tensor_(tensor) {}
   void run() noexcept override {

@@ -72,7 +72,7 @@ class CutDevice final : public Device {
     copies_[++last_] = {from, to};
     return last_;
   }
-  std::int64_t start_work(HostWork& /*work*/) override { return ++last_; }
+  std::int64_t start_work(Lane /*lane*/, LaneWork& /*work*/) override { return ++last_; }
   void order(Lane later, Lane /*lane*/, std::int64_t number) override {
     const auto copy = copies_.find(number);
     if (later != Lane::kCompute || copy == copies_.end()) return;
