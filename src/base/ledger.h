@@ -11,8 +11,8 @@
 
 namespace orthant {
 
-// What may overlap. Entries of one lane run in order; kHost is work of the host's processor, kBeside
-// that of the device beside its ops, kFirstComm + i the lane of communicator i.
+// What may overlap. Entries of one lane run in order; kHost is work of the host's processor,
+// kBeside that of the device beside its ops, kFirstComm + i the lane of communicator i.
 enum class Lane : std::uint8_t { kCompute, kCopyIn, kCopyOut, kHost, kBeside, kFirstComm };
 
 // Completion of one started call. The default is "already done".
