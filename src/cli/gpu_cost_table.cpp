@@ -23,7 +23,8 @@ std::string text_of(const Entry& wait) {
 GpuCostTable::GpuCostTable(QueueTimer& timer, const Ledger& ledger, bool by_place)
     : timer_(timer),
       ledger_(ledger),
-      by_place_(by_place) {}
+      by_place_(by_place),
+      begin_(timer.mark()) {}
 
 std::string GpuCostTable::name_of_op(std::string_view op) const {
   std::string name(op);
@@ -48,11 +49,12 @@ void GpuCostTable::before(std::string_view op, const Cost& cost) {
   row.floor_seconds +=
       std::max(cost.flops / GpuCosts::kProductFlops, cost.bytes / GpuCosts::kCopyBytes);
   const int start = timer_.mark();
-  const std::string wait = last_wait();
-  if (!wait.empty() && !ops_.empty()) {
-    GpuCosts::Row& waited = costs_.waits[by_place_ ? wait + " before " + name_of_op(op) : wait];
+  std::string wait = ops_.empty() ? "before the first op" : last_wait();
+  if (!wait.empty()) {
+    if (by_place_) wait += " before " + name_of_op(op);
+    GpuCosts::Row& waited = costs_.waits[wait];
     ++waited.calls;
-    waits_.push_back({&waited, ops_.back().end, start});
+    waits_.push_back({&waited, ops_.empty() ? begin_ : ops_.back().end, start});
   }
   ops_.push_back({&row, start, 0});
 }

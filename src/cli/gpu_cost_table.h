@@ -26,13 +26,15 @@ struct GpuCosts {
   };
   std::map<std::string, Row> ops;
   // Of the calls and copies that the next op had to wait for, by group and kind: "tp all_gather".
-  // The time is that between two ops, so that it has what hid behind nothing.
+  // The time is that between two ops, so that it has what hid behind nothing; and that before the
+  // first.
   std::map<std::string, Row> waits;
 };
 
 class GpuCostTable final : public OpsObserver {
  public:
-  // `by_place`: names have the place in the model too, as "linear_fwd h.*.mlp.up".
+  // Of a step that begins now. `by_place`: names have the place in the model too, as "linear_fwd
+  // h.*.mlp.up".
   GpuCostTable(QueueTimer& timer, const Ledger& ledger, bool by_place);
 
   void before(std::string_view op, const Cost& cost) override;
@@ -53,6 +55,7 @@ class GpuCostTable final : public OpsObserver {
   QueueTimer& timer_;
   const Ledger& ledger_;
   bool by_place_;
+  int begin_;  // of the step
   GpuCosts costs_;
   std::vector<Span> ops_;
   std::vector<Span> waits_;
