@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,6 +60,15 @@ void sync_folder(const std::string& path) {
   const int status = ::fsync(fd);
   ::close(fd);
   if (status != 0) fail_io("sync", folder);
+}
+
+FolderLock::FolderLock(const std::string& path) : fd_(open_file(path, O_RDONLY | O_DIRECTORY)) {
+  while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+FolderLock::~FolderLock() {
+  ::close(fd_);
 }
 
 void require_folder_can_be_made(const std::string& path, std::string_view asked) {

@@ -1,5 +1,5 @@
-// Files: whole reads, mmap, positional reads and writes, and write-then-rename. Every error names
-// the path.
+// Files: whole reads, mmap, positional reads and writes, write-then-rename, and folders that are
+// locked. Every error names the path.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,19 @@ std::string read_text_file(const std::string& path);  // throws a user error whe
 void write_file_atomically(const std::string& path, std::string_view content);
 
 void sync_folder(const std::string& path);
+
+// Waits for every other that has the same folder, also in another process: between reading a file
+// and writing it again. Where the file system knows no locks it waits for nobody.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
 
 // A user error when `path` cannot become a folder that can be written to; makes nothing. `asked` is
 // for messages: "log.dir".

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,8 +16,8 @@ namespace {
 
 class FileTest : public testing::Test {
  protected:
-  FileTest() { std::filesystem::create_directories(folder_); }
-  ~FileTest() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   std::filesystem::path folder_ =
@@ -86,6 +88,22 @@ TEST_F(FileTest, WhatIsMissingOrAFolderIsAUserErrorWithItsPath) {
   EXPECT_EQ(fault_of([&] { (void)read_text_file(folder); }, folder), Fault::kUser);
   EXPECT_EQ(fault_of([&] { const MappedFile mapped(folder); }, folder), Fault::kUser);
   EXPECT_EQ(fault_of([&] { write_file_atomically(missing + "/b", "x"); }, missing), Fault::kUser);
+}
+
+TEST_F(FileTest, AFolderIsLockedForOneAtATime) {
+  constexpr int kTimes = 50;
+  write_file_atomically(path("count"), "0");
+  const auto count_up = [&] {
+    for (int i = 0; i < kTimes; ++i) {
+      const FolderLock lock(folder_.string());
+      write_file_atomically(path("count"),
+                            std::to_string(std::stoi(read_text_file(path("count"))) + 1));
+    }
+  };
+  std::thread other(count_up);
+  count_up();
+  other.join();
+  EXPECT_EQ(read_text_file(path("count")), std::to_string(2 * kTimes));
 }
 
 TEST_F(FileTest, OwnersMove) {
