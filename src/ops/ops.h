@@ -114,6 +114,8 @@ class Ops {
   OpsObserver* observer_ = nullptr;
 };
 
+class Algorithms;
+
 // What an Ops is built on. The references outlive it.
 struct OpsParts {
   Ledger& ledger;
@@ -122,6 +124,8 @@ struct OpsParts {
   int num_threads = 1;            // OpenMP threads of this rank; changes no bit
   Target target = Target::kHost;  // whose workspaces "meta" plans
   void* queue = nullptr;          // of the device: what "cuda" queues its kernels on
+  Algorithms* algorithms =
+      nullptr;  // of "cuda": what is timed once for all; null: for itself alone
 };
 
 // kind: "ref", "cpu", "cuda" or "meta". Throws a user error that names what is built in.

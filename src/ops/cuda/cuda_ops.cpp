@@ -8,7 +8,7 @@ namespace cuda {
 CudaOps::CudaOps(const OpsParts& parts)
     : Ops(parts.ledger, parts.in_flight, parts.work, parts.target),
       stream_(static_cast<cudaStream_t>(parts.queue)),
-      products_(stream_, parts.target == Target::kCudaDeterministic),
+      products_(stream_, parts.target == Target::kCudaDeterministic, parts.algorithms),
       attention_(stream_, parts.target == Target::kCudaDeterministic) {}
 
 }  // namespace cuda

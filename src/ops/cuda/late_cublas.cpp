@@ -68,6 +68,10 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
                written);
 }
 
+size_t cublasLtGetVersion() {
+  ORTHANT_LATE(library(), cublasLtGetVersion);
+}
+
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   ORTHANT_LATE(library(), cublasLtGetStatusName, status);
 }
@@ -81,6 +85,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               int* found) {
   ORTHANT_LATE(library(), cublasLtMatmulAlgoGetHeuristic, handle, operation, a, b, c, d, preference,
                wanted, results, found);
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  ORTHANT_LATE(library(), cublasLtMatmulAlgoCheck, handle, operation, a, b, c, d, algorithm,
+               result);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include <cublasLt.h>
 
 #include "base/check.h"
 #include "mem/cuda_check.h"
+#include "mem/gpus.h"
 #include "ops/workspace.h"
 
 namespace orthant::cuda {
@@ -90,9 +94,9 @@ class Operation {
 };
 
 // The largest power of two up to `most` that an address is a multiple of.
-std::uint32_t alignment_of(const Tensor& tensor, std::uint32_t most) {
+int alignment_of(const Tensor& tensor, int most) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  std::uint32_t alignment = most;
+  int alignment = most;
   while (address % alignment != 0) {
     alignment /= 2;
   }
@@ -101,14 +105,18 @@ std::uint32_t alignment_of(const Tensor& tensor, std::uint32_t most) {
 
 class Preference {
  public:
-  Preference(const Product& product, std::uint32_t most) {
+  explicit Preference(const ProductProblem& problem) {
     check_blas(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
     const auto bytes = static_cast<std::size_t>(kProductBytes);
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b, most));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a, most));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.d, most));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.d, most));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        static_cast<std::uint32_t>(problem.b_alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        static_cast<std::uint32_t>(problem.a_alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        static_cast<std::uint32_t>(problem.d_alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        static_cast<std::uint32_t>(problem.d_alignment));
   }
   ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
@@ -163,6 +171,18 @@ class Scratch {
   void* data_ = nullptr;
 };
 
+// The GPU of this thread.
+AlgorithmPlace place_here() {
+  int index = 0;
+  ORTHANT_CUDA(cudaGetDevice(&index));
+  const GpuFacts gpu = gpu_facts().at(static_cast<std::size_t>(index));
+  return {.gpu = gpu.name,
+          .capability = gpu.capability,
+          .multiprocessors = gpu.multiprocessors,
+          .cublaslt = static_cast<std::int64_t>(cublasLtGetVersion()),
+          .workspace_bytes = kProductBytes};
+}
+
 }  // namespace
 
 // Everything about one problem but its addresses.
@@ -181,33 +201,37 @@ struct Products::Plan {
 };
 
 struct Products::Library {
-  using Key = std::array<std::int64_t, 8>;
   struct Candidate {
     cublasLtMatmulHeuristicResult_t result;
   };
 
-  Library(cudaStream_t queue, bool takes_first_algorithm)
+  Library(cudaStream_t queue, bool takes_first_algorithm, Algorithms* shared)
       : stream(queue),
         takes_first(takes_first_algorithm),
-        most_alignment(takes_first ? 16 : 256) {
+        most_alignment(takes_first ? 16 : 256),
+        algorithms(takes_first ? nullptr : shared) {
     check_blas(cublasLtCreate(&handle), "cublasLtCreate");
+    if (algorithms == nullptr) return;
+    place = place_here();
+    edition = algorithms->edition();
   }
   ~Library() { cublasLtDestroy(handle); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  Key key_of(const Product& p) const {
-    const auto alignment = [this](const Tensor& tensor) {
-      return alignment_of(tensor, most_alignment);
-    };
-    return {p.d.shape[0],
-            p.d.shape[1],
-            p.transposes_a ? p.a.shape[0] : p.a.shape[1],
-            static_cast<std::int64_t>(p.a.dtype) * 16 + static_cast<std::int64_t>(p.d.dtype),
-            (p.transposes_a ? 1 : 0) + (p.transposes_b ? 2 : 0) + (p.adds ? 4 : 0),
-            p.bias.present() ? alignment(p.bias) : 0,
-            alignment(p.d),
-            std::int64_t{alignment(p.a)} * 512 + alignment(p.b)};
+  ProductProblem problem_of(const Product& p) const {
+    return {.m = p.d.shape[0],
+            .n = p.d.shape[1],
+            .k = p.transposes_a ? p.a.shape[0] : p.a.shape[1],
+            .type = p.a.dtype,
+            .result = p.d.dtype,
+            .transposes_a = p.transposes_a,
+            .transposes_b = p.transposes_b,
+            .adds = p.adds,
+            .bias_alignment = p.bias.present() ? alignment_of(p.bias, most_alignment) : 0,
+            .d_alignment = alignment_of(p.d, most_alignment),
+            .a_alignment = alignment_of(p.a, most_alignment),
+            .b_alignment = alignment_of(p.b, most_alignment)};
   }
 
   // d_out receives what is added to d.
@@ -234,10 +258,12 @@ struct Products::Library {
     return ms;
   }
 
-  void choose(Plan& plan, const Product& p, const Tensor& workspace) const {
+  // Milliseconds of the fastest, where algorithms were timed.
+  std::optional<double> choose(Plan& plan, const ProductProblem& problem, const Product& p,
+                               const Tensor& workspace) const {
     std::array<Candidate, kMostAlgorithms> found{};
     int count = 0;
-    const Preference preference(p, most_alignment);
+    const Preference preference(problem);
     check_blas(cublasLtMatmulAlgoGetHeuristic(
                    handle, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(),
                    plan.d.get(), preference.get(), kMostAlgorithms, &found[0].result, &count),
@@ -245,9 +271,11 @@ struct Products::Library {
     ORTHANT_CHECK(count > 0, "cublasLt: no algorithm for {} by {}", p.a.shape.text(),
                   p.b.shape.text());
     plan.algorithm = found[0].result.algo;
-    if (count == 1 || takes_first || adds_partial_products(plan.algorithm)) return;
+    if (count == 1 || takes_first || adds_partial_products(plan.algorithm)) {
+      return std::nullopt;
+    }
     const Scratch scratch(p.d.bytes());
-    if (scratch.data() == nullptr) return;
+    if (scratch.data() == nullptr) return std::nullopt;
     std::array<float, kMostAlgorithms> best;
     best.fill(kNever);
     // Round by round, so that all of them meet the same clocks; the first round loads the kernels.
@@ -259,30 +287,73 @@ struct Products::Library {
         if (round > 0) best[i] = std::min(best[i], ms);
       }
     }
-    plan.algorithm =
-        found[static_cast<std::size_t>(std::min_element(best.begin(), best.end()) - best.begin())]
-            .result.algo;
+    const auto fastest = std::min_element(best.begin(), best.end());
+    plan.algorithm = found[static_cast<std::size_t>(fastest - best.begin())].result.algo;
+    return *fastest;
+  }
+
+  // Takes what has been chosen before, where that can run here.
+  bool takes_chosen(Plan& plan, const ProductProblem& problem) const {
+    const auto chosen = algorithms->find(place, problem);
+    if (!chosen) return false;
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(chosen->words);
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCheck(handle, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                plan.d.get(), plan.d.get(), &algorithm, &result);
+    if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kProductBytes &&
+        !adds_partial_products(algorithm)) {
+      plan.algorithm = algorithm;
+      return true;
+    }
+    algorithms->refuse(place, problem, *chosen);
+    return false;
+  }
+
+  void decide(Plan& plan, const ProductProblem& problem, const Product& p,
+              const Tensor& workspace) {
+    if (algorithms != nullptr && takes_chosen(plan, problem)) return;
+    const std::optional<double> ms = choose(plan, problem, p, workspace);
+    if (!ms) return;
+    ++num_timed;
+    if (algorithms == nullptr || *ms >= kNever) return;
+    const ChosenAlgorithm own{
+        .words = std::bit_cast<decltype(ChosenAlgorithm::words)>(plan.algorithm), .ms = *ms};
+    algorithms->choose(place, problem, own);
+    takes_chosen(plan, problem);  // another rank may have been first
   }
 
   Plan& plan_of(const Product& p, const Tensor& workspace) {
-    const Key key = key_of(p);
-    const auto at = plans.find(key);
+    if (algorithms != nullptr && edition != algorithms->edition()) {
+      edition = algorithms->edition();
+      plans.clear();
+    }
+    const ProductProblem problem = problem_of(p);
+    const auto at = plans.find(problem);
     if (at != plans.end()) return at->second;
     Plan plan(p);
-    choose(plan, p, workspace);
-    return plans.emplace(key, std::move(plan)).first->second;
+    decide(plan, problem, p, workspace);
+    return plans.emplace(problem, std::move(plan)).first->second;
   }
 
   cudaStream_t stream;
   bool takes_first;  // of the heuristics' algorithms, for what is promised of every address
-  std::uint32_t most_alignment;
+  int most_alignment;
+  Algorithms* algorithms;  // null: this process alone remembers
+  AlgorithmPlace place;
+  int edition = 0;  // of the algorithms that the plans have
+  std::int64_t num_timed = 0;
   cublasLtHandle_t handle = nullptr;
-  std::map<Key, Plan> plans;
+  std::map<ProductProblem, Plan> plans;
 };
 
-Products::Products(cudaStream_t stream, bool is_deterministic)
-    : library_(std::make_unique<Library>(stream, is_deterministic)) {}
+Products::Products(cudaStream_t stream, bool is_deterministic, Algorithms* algorithms)
+    : library_(std::make_unique<Library>(stream, is_deterministic, algorithms)) {}
 Products::~Products() = default;
+
+std::int64_t Products::num_timed() const {
+  return library_->num_timed;
+}
 
 void Products::run(const Product& product, const Tensor& workspace) {
   if (product.d.count() == 0) return;

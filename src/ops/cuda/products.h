@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 
 #include <cuda_runtime_api.h>
 
 #include "mem/tensor.h"
+#include "ops/algorithms.h"
 
 namespace orthant::cuda {
 
@@ -27,14 +27,17 @@ struct Product {
 class Products {
  public:
   // `is_deterministic`: a problem has one algorithm in all processes, and wherever its matrices lie
-  // at multiples of 16 bytes.
-  Products(cudaStream_t stream, bool is_deterministic);
+  // at multiples of 16 bytes. Else what others have timed is taken from `algorithms`, and what is
+  // timed here goes there; null: there are none.
+  Products(cudaStream_t stream, bool is_deterministic, Algorithms* algorithms);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
   // Queues it. `workspace` is kProductBytes and belongs to the product until it has run.
   void run(const Product& product, const Tensor& workspace);
+
+  std::int64_t num_timed() const;  // problems, so far
 
  private:
   struct Library;
