@@ -14,6 +14,7 @@
 #include "cli/gpu_cost_table.h"
 #include "mem/gpus.h"
 #include "plan/plan.h"
+#include "train/algorithm_file.h"
 #include "train/peak.h"
 #include "train/rank.h"
 #include "train/run_ranks.h"
@@ -279,16 +280,22 @@ BenchResult bench_gpu_step(const StepBench& bench, ProcessWorld* world) {
   const RankConfig rank_of = rank_config(config);
   const RunPlan plan = plan_run(rank_of, 0);
   std::optional<Prediction> said;
+  AlgorithmFile algorithms(named_algorithms(config));
   agree(world, [&] {
+    algorithms.require_can_be_made();
+    if (has_first_rank(world)) algorithms.read();
     require_fit({.config = config}, plan, memory_limit(config, world));
     said = predict(bench);
   });
   const int gpu = world == nullptr ? 0 : world->local_rank();
   BenchResult result;
-  run_ranks(rank_of, plan, "cuda", world, [&](Rank& rank, int r) {
+  const auto measure_on = [&](Rank& rank, int r) {
     fill_weights(rank, rank.device());
+    algorithms.settle(rank, world == nullptr);
     const RandomStep random(config, rank_of.max_micros);
     GpuStep step = measure(bench, rank, r == 0, random);
+    const std::optional<std::string> kept = algorithms.keep(rank, world == nullptr);
+    if (kept) fmt::print(stderr, "{}\n", *kept);
     if (r != 0) {
       fmt::print("rank {}: ops {:.1f} ms of a step of {:.1f} ms\n", r,
                  sum_of(step.costs.ops).seconds * 1e3, step.observed_seconds * 1e3);
@@ -299,7 +306,8 @@ BenchResult bench_gpu_step(const StepBench& bench, ProcessWorld* world) {
                            .host = rank.memory().host_bytes(),
                            .used = gpu_facts().front().total_bytes - free_gpu_bytes(gpu)};
     result = report(bench, std::move(step), memory, said);
-  });
+  };
+  run_ranks(rank_of, plan, "cuda", world, measure_on, algorithms.algorithms());
   if (world != nullptr && !world->links().empty()) {
     result.text = fmt::format("{} ranks, by {}\n", world->size(), world->links()) + result.text;
   }

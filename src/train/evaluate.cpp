@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "ckpt/safetensors.h"
+#include "train/algorithm_file.h"
 #include "train/fit.h"
 #include "train/loop.h"
 #include "train/run_data.h"
@@ -130,6 +131,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   job.transport = transport_of(world);
   const RankConfig rank = rank_config(job);
   RunPlan plan;
+  AlgorithmFile algorithms(algorithms_of_run(config));  // those of the training, and none to keep
   agree(world, [&] {
     if (!logits.empty()) require_file_can_be_made(logits, "--logits");
     sources = open_valid_data(config);
@@ -142,6 +144,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
       batches.push_back(count_batches(config, source));
       check_documents(config, *source.tokens, batches.back() * G);
     }
+    if (has_first_rank(world)) algorithms.read();
     verify(*weights.source, world);
     plan = plan_run(rank, per_batch);
     require_fit(job, plan, memory_limit(config, world));
@@ -154,8 +157,9 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   }
   LogitsFile file(config, logits);
   EvalResult result;
-  run_ranks(rank, plan, config.device.kind, world, [&](Rank& r, int number) {
+  const auto evaluate_on = [&](Rank& r, int number) {
     load_weights(r, *weights.source);
+    algorithms.settle(r, world == nullptr);
     const int dp_rank = r.mesh().coord(Axis::kDp);
     ModelStage::HeadObserver observer;
     if (file.is_wanted()) {
@@ -172,7 +176,8 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
     }
     if (world != nullptr && file.is_wanted()) file.gather(r.mesh().world());
     if (number == 0) result = whole_of(std::move(losses));
-  });
+  };
+  run_ranks(rank, plan, config.device.kind, world, evaluate_on, algorithms.algorithms());
   if (has_first_rank(world) && file.is_wanted()) file.write();
   return result;
 }

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/algorithm_file.h"
 #include "train/fit.h"
 #include "train/layout_check.h"
 #include "train/peak.h"
@@ -36,7 +37,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What all ranks of a run share: read only, but for the signal.
+// What all ranks of a run share: read only, but for the algorithms and the signal.
 struct SharedRun {
   const RunConfig& config;
   ProcessWorld* world;  // null: ranks are threads
@@ -45,6 +46,7 @@ struct SharedRun {
   Weights weights;
   std::unique_ptr<TokenSource> train_data;
   std::vector<ValidSource> valid_data;  // empty when the run does not evaluate
+  AlgorithmFile algorithms{algorithms_of_run(config)};
   std::int64_t first_step = 1;
   Clock::time_point start = Clock::now();
   StopSignals signals = {};
@@ -71,6 +73,7 @@ class Worker {
   void train() {
     load_weights(rank_, *run_.weights.source);
     if (run_.weights.resumed) resume(rank_, *run_.weights.resumed);
+    run_.algorithms.settle(rank_, run_.world == nullptr);
     for (std::int64_t step = run_.first_step; step <= config_.train.steps; ++step) {
       if (!train_step(step)) break;
     }
@@ -110,12 +113,19 @@ class Worker {
     if (evaluates) valid = evaluate();
     if (report_ != nullptr) report_->step(step, result, valid, step_s, drawn(step));
     const bool due = config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0;
+    if (step == run_.first_step || last || due) keep_algorithms();
     if (!config_.checkpoint.dir.empty() && (last || due)) {
       tell(saver_.finish());
       saver_.start(step, blends_of(*run_.train_data));
     }
     slowest_step_s_ = std::max(slowest_step_s_, seconds_since(start));
     return !result.stops;
+  }
+
+  // With every checkpoint, so that the run which goes on from it has the same.
+  void keep_algorithms() {
+    const std::optional<std::string> kept = run_.algorithms.keep(rank_, run_.world == nullptr);
+    if (kept && report_ != nullptr) report_->message(*kept);
   }
 
   void tell(const std::optional<SaveOutcome>& saved) const {
@@ -213,8 +223,10 @@ void make_folders(const RunConfig& config) {
 // Runs the ranks; what they have left unfinished goes when all of them have stopped.
 void run_workers(const RankConfig& rank, SharedRun& run, Report* report) {
   try {
-    run_ranks(rank, run.plan, run.config.device.kind, run.world,
-              [&](Rank& r, int number) { Worker(run, r, number == 0 ? report : nullptr).train(); });
+    run_ranks(
+        rank, run.plan, run.config.device.kind, run.world,
+        [&](Rank& r, int number) { Worker(run, r, number == 0 ? report : nullptr).train(); },
+        run.algorithms.algorithms());
   } catch (...) {
     if (!has_first_rank(run.world)) throw;
     if (!run.config.checkpoint.dir.empty()) remove_unfinished(run.config.checkpoint.dir);
@@ -241,6 +253,8 @@ void prepare(const RankConfig& rank, SharedRun& run) {
   const RunConfig& config = run.config;
   const std::optional<GradientDump>& dump = run.extras.dump;
   require_outputs(config, dump);
+  run.algorithms.require_can_be_made();
+  if (has_first_rank(run.world)) run.algorithms.read();
   run.weights = find_weights(config);
   const Manifest* resumed = run.weights.resumed ? &*run.weights.resumed : nullptr;
   run.train_data = open_train_data(config, resumed);

@@ -46,7 +46,8 @@ Rank::Rank(const RankConfig& config, const Backend& backend,
                                  .work = work,
                                  .num_threads = backend_.num_threads,
                                  .target = config_.target,
-                                 .queue = backend_.device.queue()});
+                                 .queue = backend_.device.queue(),
+                                 .algorithms = backend_.algorithms});
   build_chunks();
   std::vector<UnitSpec> units;
   int num_layers = 0;

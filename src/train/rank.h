@@ -43,6 +43,7 @@ struct Backend {
   std::function<std::unique_ptr<Communicator>(const CommParts&)> join_world;
   int num_threads = 1;
   Programs* programs = nullptr;  // shared by the ranks of a process; null: this rank makes its own
+  Algorithms* algorithms = nullptr;  // as in OpsParts
 };
 
 struct StepResult {

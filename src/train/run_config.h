@@ -153,10 +153,15 @@ struct LogConfig {
 
 struct DeviceConfig {
   std::string kind = "cpu";
+  std::string algorithms;
 
   template <class Visitor>
   void fields(Visitor&& v) {
     v("kind", kind, "cpu or cuda");
+    v("algorithms", algorithms,
+      "cuda: file of the fastest algorithm of each matrix product, so that it is timed once; "
+      "empty: "
+      "algorithms.json in log.dir");
   }
 };
 

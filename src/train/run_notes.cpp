@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "train/algorithm_file.h"
+
 namespace orthant {
 
 std::vector<std::string> notes_on(const RunConfig& config) {
@@ -29,6 +31,13 @@ std::vector<std::string> notes_on(const RunConfig& config) {
         fmt::format("optimizer.decay_steps={} changes nothing with optimizer.decay={}: it is of "
                     "wsd",
                     optimizer.decay_steps, optimizer.decay));
+  }
+  if (!config.device.algorithms.empty() && named_algorithms(config).empty()) {
+    const bool is_cuda = config.device.kind == "cuda";
+    notes.push_back(fmt::format(
+        "device.algorithms={} changes nothing with {}: {}", config.device.algorithms,
+        is_cuda ? "train.deterministic=true" : "device.kind=" + config.device.kind,
+        is_cuda ? "the library's first algorithm is taken" : "only a GPU's products are timed"));
   }
   return notes;
 }

@@ -42,7 +42,8 @@ MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
 }
 
 void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,
-               ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body) {
+               ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body,
+               Algorithms* algorithms) {
   Programs programs(schedule_choice(config.layout));
   using Join = std::function<std::unique_ptr<Communicator>(const CommParts&)>;
   const auto run_rank = [&](int r, int num_threads, const Join& join) {
@@ -53,7 +54,8 @@ void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string&
                           .ops = ops,
                           .join_world = join,
                           .num_threads = num_threads,
-                          .programs = &programs};
+                          .programs = &programs,
+                          .algorithms = algorithms};
     Rank rank(config, backend, plan.of(r).whole);
     if (world == nullptr) return body(rank, r);
     if (world->is_first() && !world->links().empty()) {

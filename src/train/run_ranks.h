@@ -31,8 +31,9 @@ void agree(ProcessWorld* world, const std::function<void()>& act);
 MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world);
 
 // Builds rank r from plan.of(r) and runs body(rank, r) on it: every rank on a thread of its own, or
-// the one that this process is. The first error is thrown again.
+// the one that this process is. The first error is thrown again. `algorithms` as in OpsParts.
 void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,
-               ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body);
+               ProcessWorld* world, const std::function<void(Rank& rank, int r)>& body,
+               Algorithms* algorithms = nullptr);
 
 }  // namespace orthant

@@ -87,6 +87,13 @@ TEST(RunConfig, TheRunFileAndTheCommandLineSetOptions) {
   require_data(config);
 }
 
+TEST(RunConfig, AFileOfAlgorithmsIsNamedUnderDevice) {
+  EXPECT_EQ(parse("").device.algorithms, "");
+  const RunConfig config = parse("[device]\nkind = \"cuda\"\nalgorithms = \"here.json\"");
+  EXPECT_EQ(config.device.algorithms, "here.json");
+  EXPECT_NE(to_toml(config).find("\nalgorithms = \"here.json\"\n"), std::string::npos);
+}
+
 TEST(RunConfig, WhatIsWrittenReadsBackTheSame) {
   const std::string text = to_toml(parse(kExample));
   EXPECT_EQ(to_toml(parse(text)), text);

@@ -28,6 +28,7 @@ TEST(Notes, NameWhatChangesNothing) {
       {"layout.offload_fraction=0.5", "layout.offload=none"},
       {"layout.sequence_parallel=true", "layout.tp=1"},
       {"optimizer.decay_steps=10", "optimizer.decay=cosine"},
+      {"device.algorithms=a.json", "device.kind=cpu"},
   };
   for (const auto& [option, because] : cases) {
     const std::vector<std::string> notes = notes_on(config_of({std::string("--") + option}));
@@ -35,6 +36,15 @@ TEST(Notes, NameWhatChangesNothing) {
     EXPECT_EQ(notes[0].find(option), 0U) << notes[0];
     EXPECT_NE(notes[0].find(because), std::string::npos) << notes[0];
   }
+}
+
+TEST(Notes, NameAlgorithmsOfADeterministicRun) {
+  std::vector<std::string> options = {"--device.kind=cuda", "--device.algorithms=a.json"};
+  EXPECT_TRUE(notes_on(config_of(options)).empty());
+  options.emplace_back("--train.deterministic=true");
+  const std::vector<std::string> notes = notes_on(config_of(options));
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("train.deterministic=true"), std::string::npos) << notes[0];
 }
 
 }  // namespace
