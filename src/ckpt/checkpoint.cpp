@@ -46,7 +46,8 @@ std::optional<StepFolder> step_folder(const fs::path& path) {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), folder.step);
   const bool is_number = error == std::errc() && end == digits.data() + digits.size();
-  if (!is_number || folder.step < 0) return std::nullopt;
+  const std::string given = folder_name(folder.step) + (folder.is_replaced ? kReplaced : "");
+  if (!is_number || folder.step < 0 || name != given) return std::nullopt;
   return folder;
 }
 
@@ -123,13 +124,35 @@ Checkpoint open_checkpoint(const std::string& folder) {
   return checkpoint;
 }
 
+namespace {
+
+// Throws what is wrong with it.
+Checkpoint open_whole(const StepFolder& folder) {
+  Checkpoint checkpoint = open_checkpoint(folder.path);
+  checkpoint_source(checkpoint);  // throws when a file has no sound header
+  if (checkpoint.manifest.step != folder.step) {
+    fail_user("checkpoint {} is of step {}: it is passed over; give it the name of its step, {}",
+              folder.path, checkpoint.manifest.step, folder_name(checkpoint.manifest.step));
+  }
+  return checkpoint;
+}
+
+bool is_whole(const StepFolder& folder) {
+  try {
+    open_whole(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::optional<Checkpoint> newest_checkpoint(const std::string& dir,
                                             std::vector<std::string>& passed_over) {
   for (const StepFolder& folder : step_folders(dir)) {
     try {
-      Checkpoint checkpoint = open_checkpoint(folder.path);
-      checkpoint_source(checkpoint);  // throws when a file has no sound header
-      return checkpoint;
+      return open_whole(folder);
     } catch (const Error& error) {
       passed_over.emplace_back(error.what());
     }
@@ -177,8 +200,13 @@ void CheckpointSave::commit(const Manifest& manifest, int keep) const {
   std::vector<StepFolder> folders = step_folders(dir_);
   std::erase_if(folders, [this](const StepFolder& folder) { return folder.step > step_; });
   std::error_code error;
-  for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < folders.size(); ++i) {
-    fs::remove_all(folders[i].path, error);
+  int num_whole = 0;
+  for (const StepFolder& folder : folders) {
+    if (keep > 0 && num_whole == keep) {
+      fs::remove_all(folder.path, error);
+    } else if (is_whole(folder)) {
+      ++num_whole;
+    }
   }
 }
 

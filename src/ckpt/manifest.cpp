@@ -116,6 +116,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
       fail_damaged(path, fmt::format("loss_scale is {}", manifest.loss_scale));
     }
     if (json.contains("blends")) manifest.blends = parse_blends(json.at("blends"), path);
+    if (!manifest.blends.empty() && manifest.blends.back().position > manifest.position) {
+      fail_damaged(path, fmt::format("a blend begins at position {}, the training was at {}",
+                                     manifest.blends.back().position, manifest.position));
+    }
     for (const auto& [key, value] : json.at("model").items()) {
       manifest.model.emplace_back(key, value.get<std::string>());
     }

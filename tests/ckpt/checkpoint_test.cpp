@@ -102,16 +102,34 @@ TEST_F(Checkpoints, WhatIsNotWholeIsPassedOverAndNamed) {
 
 TEST_F(Checkpoints, WhatASaveHasNotNamedIsNeitherReadNorRemoved) {
   save(1, 1);
-  for (const char* name : {"step-00000001-best", "step-9-mine", "step-", "step-abc", "steps"}) {
+  for (const char* name : {"step-00000001-best", "step-9-mine", "step-", "step-abc", "steps",
+                           "step-9", "step-0000000000009"}) {
     fs::copy(path("step-00000001"), path(name), fs::copy_options::recursive);
   }
   std::ofstream(path("step-00000009")) << "a file";
   EXPECT_EQ(newest(), 1);
   EXPECT_TRUE(passed_.empty());
   save(2, 1);
-  EXPECT_EQ(names(),
-            (std::vector<std::string>{"step-", "step-00000001-best", "step-00000002",
-                                      "step-00000009", "step-9-mine", "step-abc", "steps"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-", "step-0000000000009", "step-00000001-best",
+                                               "step-00000002", "step-00000009", "step-9",
+                                               "step-9-mine", "step-abc", "steps"}));
+}
+
+TEST_F(Checkpoints, OneUnderTheNameOfAnotherStepIsPassedOver) {
+  save(4, 0);
+  fs::copy(path("step-00000004"), path("step-00000009"), fs::copy_options::recursive);
+  EXPECT_EQ(newest(), 4);
+  ASSERT_EQ(passed_.size(), 1U);
+  EXPECT_NE(passed_[0].find("step-00000009 is of step 4"), std::string::npos) << passed_[0];
+}
+
+TEST_F(Checkpoints, DamagedOnesAreNotCountedAmongThoseThatAreKept) {
+  for (const int step : {2, 4, 6}) {
+    save(step, 0);
+  }
+  fs::resize_file(path("step-00000006/manifest.json"), 5);
+  save(8, 2);
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000004", "step-00000006", "step-00000008"}));
 }
 
 TEST_F(Checkpoints, UnfinishedOnesAreNoneAndGoWithTheNextSave) {

@@ -72,6 +72,8 @@ TEST(Manifest, ScalesAndBlendsThatCannotBeAreNamed) {
   EXPECT_NE(refusal("1024.0", "-8").find("loss_scale is -8"), std::string::npos);
   EXPECT_NE(refusal("\"position\": 40", "\"position\": 0").find("no later than the one before"),
             std::string::npos);
+  EXPECT_NE(refusal("\"position\": 40", "\"position\": 57").find("the training was at 56"),
+            std::string::npos);
   EXPECT_NE(refusal("0.5", "-0.5").find("the weight -0.5"), std::string::npos);
   EXPECT_NE(refusal("2.0", "0").find("sum to 0"), std::string::npos);
   EXPECT_NE(refusal("fedcba9876543210", "fedcba987654321x").find("is no checksum"),
