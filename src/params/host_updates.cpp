@@ -149,12 +149,22 @@ void HostUpdates::Piece::run() noexcept {
     }
     side.ledger->restart();
   } catch (...) {
-    if (!owner.has_fault_.exchange(true)) owner.fault_ = std::current_exception();
+    owner.note_fault();
   }
 }
 
+void HostUpdates::note_fault() noexcept {
+  const std::lock_guard lock(fault_mutex_);
+  if (fault_ == nullptr) fault_ = std::current_exception();
+}
+
+void HostUpdates::throw_fault() {
+  const std::lock_guard lock(fault_mutex_);
+  if (fault_ != nullptr) std::rethrow_exception(fault_);
+}
+
 void HostUpdates::begin(const Tensor& step_state) {
-  if (has_fault_) std::rethrow_exception(fault_);
+  throw_fault();
   parts_.transfers.wait(parts_.transfers.start_out(step_state_, step_state));
   if (device_state_.present()) {
     parts_.transfers.wait(parts_.transfers.start_in(device_state_, step_state_));
@@ -306,7 +316,7 @@ bool HostUpdates::is_settled() const {
 
 void HostUpdates::wait_for_host() {
   parts_.transfers.drain();
-  if (has_fault_) std::rethrow_exception(fault_);
+  throw_fault();
 }
 
 void HostUpdates::drop() noexcept {

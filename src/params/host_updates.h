@@ -9,10 +9,10 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -137,6 +137,8 @@ class HostUpdates {
   void update(const Step& step);
   void put(const Step& step);
   void wait_for_state();
+  void note_fault() noexcept;  // the exception that is being handled
+  void throw_fault();
 
   Parts parts_;
   std::vector<Unit> units_;
@@ -148,8 +150,8 @@ class HostUpdates {
   std::vector<Token> state_back_;  // on its way to the host; no forward needs it
   Tensor step_state_;              // on the host
   Tensor device_state_;            // the same beside the rank's own, which the next step writes
-  std::exception_ptr fault_;
-  std::atomic<bool> has_fault_ = false;
+  std::mutex fault_mutex_;         // the host's pieces run on a thread of the driver
+  std::exception_ptr fault_;       // the first
 };
 
 }  // namespace orthant

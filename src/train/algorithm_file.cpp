@@ -121,12 +121,11 @@ std::optional<std::string> AlgorithmFile::keep(Rank& rank, bool are_threads) {
   AlgorithmTable known = algorithms_.settled();
   const std::int64_t num_new = num_changes(known, in_file_);
   if (num_new == 0) return std::nullopt;
-  in_file_ = std::move(known);
-  return write(in_file_, num_new);
+  return write(std::move(known), num_new);
 }
 
 // Into what the file has by now: other runs may write to it.
-std::string AlgorithmFile::write(const AlgorithmTable& table, std::int64_t num_new) const {
+std::string AlgorithmFile::write(AlgorithmTable table, std::int64_t num_new) {
   try {
     std::error_code ignored;  // writing tells
     fs::create_directories(folder_of(path_), ignored);
@@ -134,6 +133,7 @@ std::string AlgorithmFile::write(const AlgorithmTable& table, std::int64_t num_n
     AlgorithmTable merged = read_table(path_);
     put(table, merged);
     write_file_atomically(path_, algorithms_text(merged));
+    in_file_ = std::move(table);
   } catch (const Error& error) {
     return fmt::format("algorithms of {} products are not kept, training goes on: {}", num_new,
                        error.what());

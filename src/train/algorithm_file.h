@@ -51,7 +51,7 @@ class AlgorithmFile {
   std::optional<std::string> keep(Rank& rank, bool are_threads);
 
  private:
-  std::string write(const AlgorithmTable& table, std::int64_t num_new) const;
+  std::string write(AlgorithmTable table, std::int64_t num_new);
 
   std::string path_;
   Algorithms algorithms_;

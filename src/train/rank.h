@@ -115,7 +115,6 @@ class Rank {
   const Ledger& ledger() const { return ledger_; }  // of the last step or evaluation
 
  private:
-  // What updates on the host run with: they take no work memory.
   // Ops that run beside the rank's; updates take no workspace.
   struct Beside {
     explicit Beside(Device& device) : work(device, in_flight, "beside", 0) {}
