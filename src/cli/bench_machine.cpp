@@ -257,8 +257,9 @@ bool measure_links(const MachineBench& bench, double seconds, Machine& machine) 
   const bool is_cuda = bench.device == "cuda";
   const int ranks = is_cuda ? num_gpus() : bench.num_threads;
   if (ranks < 2) return false;
+  constexpr double kLeast = 1e-3;  // 0 would say that nothing was measured
   const LinkRates links = is_cuda ? measure_gpu_links(ranks) : measure_thread_links(ranks, seconds);
-  machine.measured.link_gb_s = std::round(links.gb_s * 10) / 10;
+  machine.measured.link_gb_s = std::max(kLeast, std::round(links.gb_s / kLeast) * kLeast);
   machine.measured.call_us = std::round(links.call_us * 10) / 10;
   return true;
 }
@@ -271,6 +272,11 @@ void read_facts(const MachineBench& bench, Machine& machine) {
     return;
   }
   const std::vector<GpuFacts> found = gpus();
+  if (found.empty()) {
+    fail_user(
+        "--device=cuda: no GPU is here that this binary can use; give --device cpu, or ask "
+        "orthant doctor");
+  }
   facts.title = found.front().name;
   facts.devices_per_host = static_cast<int>(found.size());
   facts.memory_mib = found.front().total_bytes >> 20;
@@ -291,6 +297,7 @@ std::string bench_machine(const MachineBench& bench) {
   const Samples samples = is_cuda ? gpu_samples() : cpu_samples();
   const double each = bench.seconds / kNumMeasurements;
   if (bench.like.empty()) read_facts(bench, machine);
+  const bool has_links = measure_links(bench, each / 4, machine);  // first, since it may fail
   {
     MachineBed bed(bench.device, bench.num_threads, samples.memory);
     MachineMeter meter(bed, DType::kBF16, each);
@@ -306,7 +313,6 @@ std::string bench_machine(const MachineBench& bench) {
   }
   machine.measured.host_memory_gb_s =
       giga(host_update_rate(bench.num_threads, samples.host_elements, 4 * each));
-  const bool has_links = measure_links(bench, each / 4, machine);
   std::vector<std::string> remarks = {
       fmt::format("Written by orthant bench machine --device {} --threads {} --seconds {:.0f}.",
                   bench.device, bench.num_threads, bench.seconds)};

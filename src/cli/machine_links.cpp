@@ -34,7 +34,7 @@ std::string output_of(const std::string& command) {
   }
   const int status = ::pclose(pipe);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    fail_run("'{}' failed, so that links are not measured; --like takes them from another machine",
+    fail_run("'{}' failed, so that links are not measured; make it work, or leave one GPU visible",
              command);
   }
   return text;

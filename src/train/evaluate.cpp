@@ -91,7 +91,7 @@ std::int64_t count_batches(const RunConfig& config, const ValidSource& source) {
   if (whole == 0) {
     fail_user(
         "eval: the validation data of {} has {} sequences of {} tokens, train.global_batch={} "
-        "needs more; lower it",
+        "needs more; lower it, or leave that source out",
         source.prefix, source.tokens->num_samples(), config.train.seq_length,
         config.train.global_batch);
   }
@@ -125,6 +125,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   const std::int64_t dp = config.layout.dp();
   const int per_batch = static_cast<int>(G / (b * dp));
   std::vector<ValidSource> sources;
+  std::vector<std::string> left_out;  // parts of a split without one global batch
   std::vector<std::int64_t> batches;  // of each source
   Weights weights;
   Job job = evaluation_of(config, !logits.empty());
@@ -135,6 +136,7 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
   agree(world, [&] {
     if (!logits.empty()) require_file_can_be_made(logits, "--logits");
     sources = open_valid_data(config);
+    left_out = leave_out_short_parts(config, G, sources);
     if (sources.empty()) {
       fail_user("eval: the run has no validation data; set data.valid or data.split");
     }
@@ -154,6 +156,10 @@ EvalResult evaluate(const RunConfig& config, const std::string& checkpoint,
       fmt::print(stderr, "{}\n", damage);
     }
     fmt::print(stderr, "weights: {}\n", weights.origin);
+    for (const std::string& prefix : left_out) {
+      fmt::print(stderr, "note: {} is left out: its part of data.split has no global batch\n",
+                 prefix);
+    }
   }
   LogitsFile file(config, logits);
   EvalResult result;

@@ -45,7 +45,8 @@ struct SharedRun {
   RunPlan plan;
   Weights weights;
   std::unique_ptr<TokenSource> train_data;
-  std::vector<ValidSource> valid_data;  // empty when the run does not evaluate
+  std::vector<ValidSource> valid_data;          // empty when the run does not evaluate
+  std::vector<std::string> not_evaluated = {};  // parts of a split that are too short
   AlgorithmFile algorithms{algorithms_of_run(config)};
   std::int64_t first_step = 1;
   Clock::time_point start = Clock::now();
@@ -235,13 +236,19 @@ void run_workers(const RankConfig& rank, SharedRun& run, Report* report) {
   }
 }
 
+// Of each source of validation data.
+std::int64_t eval_sequences(const RunConfig& config) {
+  return config.train.eval_steps * config.train.global_batch;
+}
+
 // An evaluation uses each sample once.
 void check_valid_data(const RunConfig& config, const ValidSource& valid) {
-  const std::int64_t wanted = config.train.eval_steps * config.train.global_batch;
+  const std::int64_t wanted = eval_sequences(config);
   if (valid.tokens->num_samples() < wanted) {
     fail_user(
         "train.eval_steps={} with train.global_batch={} evaluates {} sequences of each source, the "
-        "validation data of {} has {}; lower train.eval_steps or set train.eval_interval=0",
+        "validation data of {} has {}; lower train.eval_steps, leave that source out, or set "
+        "train.eval_interval=0",
         config.train.eval_steps, config.train.global_batch, wanted, valid.prefix,
         valid.tokens->num_samples());
   }
@@ -258,7 +265,10 @@ void prepare(const RankConfig& rank, SharedRun& run) {
   run.weights = find_weights(config);
   const Manifest* resumed = run.weights.resumed ? &*run.weights.resumed : nullptr;
   run.train_data = open_train_data(config, resumed);
-  if (eval_micros(config) > 0) run.valid_data = open_valid_data(config);
+  if (eval_micros(config) > 0) {
+    run.valid_data = open_valid_data(config);
+    run.not_evaluated = leave_out_short_parts(config, eval_sequences(config), run.valid_data);
+  }
   if (run.weights.resumed) {
     require_same_position(config, *run.weights.resumed);
     run.first_step = run.weights.resumed->step + 1;
@@ -290,6 +300,12 @@ void begin_report(const SharedRun& run, std::optional<Report>& report) {
   report->message(memory_table(run.config.layout, run.plan));
   for (const std::string& note : notes_on(run.config)) {
     report->message("note: " + note);
+  }
+  for (const std::string& prefix : run.not_evaluated) {
+    report->message(
+        fmt::format("note: {} is not evaluated: its part of data.split has fewer than "
+                    "{} sequences",
+                    prefix, eval_sequences(run.config)));
   }
 }
 

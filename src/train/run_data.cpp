@@ -96,6 +96,22 @@ std::vector<ValidSource> open_valid_data(const RunConfig& config) {
   return sources;
 }
 
+std::vector<std::string> leave_out_short_parts(const RunConfig& config, std::int64_t wanted,
+                                               std::vector<ValidSource>& sources) {
+  std::vector<std::string> left_out;
+  const auto is_short = [wanted](const ValidSource& source) {
+    return source.tokens->num_samples() < wanted;
+  };
+  if (!config.data.valid.empty() || std::all_of(sources.begin(), sources.end(), is_short)) {
+    return left_out;
+  }
+  std::erase_if(sources, [&](const ValidSource& source) {
+    if (is_short(source)) left_out.push_back(source.prefix);
+    return is_short(source);
+  });
+  return left_out;
+}
+
 void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples) {
   const std::int64_t limit = config.data.max_documents;
   if (limit == 0) return;

@@ -27,6 +27,11 @@ struct ValidSource {
 // Of each of config.valid_prefixes(), opened and checked: empty when the run file names none.
 std::vector<ValidSource> open_valid_data(const RunConfig& config);
 
+// Takes out the parts of a split that have fewer than `wanted` sequences, unless all have: nobody
+// named them for evaluation one by one. Returns their prefixes.
+std::vector<std::string> leave_out_short_parts(const RunConfig& config, std::int64_t wanted,
+                                               std::vector<ValidSource>& sources);
+
 // Refuses data that has, among its first num_samples samples, a sequence of more documents than
 // config.data.max_documents.
 void check_documents(const RunConfig& config, const TokenSource& source, std::int64_t num_samples);

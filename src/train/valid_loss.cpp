@@ -1,21 +1,26 @@
 #include "train/valid_loss.h"
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace orthant {
 
 EvalResult whole_of(std::vector<SourceLoss> sources) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   EvalResult whole;
   double nats = 0;
-  for (const SourceLoss& source : sources) {
+  for (SourceLoss& source : sources) {
+    if (source.tokens == 0) {
+      source.loss = kNone;
+      continue;
+    }
     nats += source.loss * static_cast<double>(source.tokens);
     whole.tokens += source.tokens;
   }
-  whole.loss = sources.size() == 1
-                   ? sources[0].loss
-                   : nats / static_cast<double>(std::max<std::int64_t>(1, whole.tokens));
+  whole.loss = sources.size() == 1 ? sources[0].loss
+               : whole.tokens == 0 ? kNone
+                                   : nats / static_cast<double>(whole.tokens);
   whole.sources = std::move(sources);
   return whole;
 }

@@ -19,7 +19,8 @@ struct EvalResult {
   std::vector<SourceLoss> sources;
 };
 
-// The mean over the tokens of all sources; of one source, its own bits.
+// The mean over the tokens of all sources; of one source, its own bits. The loss of no token is not
+// a number, in JSON null.
 EvalResult whole_of(std::vector<SourceLoss> sources);
 
 // e to the mean nats per token.

@@ -142,6 +142,15 @@ TEST_F(EvalSources, OneThatIsTooShortOrNamedTwiceIsRefusedByName) {
   expect_refused({"eval", "run.toml", "--data.valid=[\"corpus\",\"few\"]"}, 2,
                  {"the validation data of few has 6 sequences"});
   expect_train_refused({"--data.valid=[\"corpus\",\"corpus\"]"}, {"names a prefix twice"});
+  // Of a split it is left out.
+  const std::vector<std::string> split = {"--data.valid=[]", "--data.split=50,50,0",
+                                          "--data.train=[\"corpus\",\"few\"]"};
+  EXPECT_EQ(evaluated(split[1], {split[0], split[2]}).at("sources").size(), 1U);
+  std::vector<std::string> options = split;
+  options.insert(options.end(), {"--train.eval_interval=2", "--train.eval_steps=2"});
+  const Finished done = train(options);
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_NE(done.err.find("note: few is not evaluated"), std::string::npos) << done.err;
 }
 
 }  // namespace

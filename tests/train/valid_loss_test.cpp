@@ -1,5 +1,7 @@
 #include "train/valid_loss.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace orthant {
@@ -21,11 +23,16 @@ TEST(ValidLoss, OfSeveralIsTheMeanOverTheirTokens) {
   EXPECT_EQ(whole.sources[1].loss, 3);
 }
 
-TEST(ValidLoss, WithoutATokenIsNothing) {
-  const EvalResult whole =
+TEST(ValidLoss, OfNoTokenIsNoNumber) {
+  const EvalResult none =
       whole_of({{.prefix = "a", .loss = 0, .tokens = 0}, {.prefix = "b", .loss = 0, .tokens = 0}});
-  EXPECT_EQ(whole.loss, 0);
-  EXPECT_EQ(perplexity(whole.loss), 1);
+  EXPECT_TRUE(std::isnan(none.loss));
+  EXPECT_TRUE(std::isnan(perplexity(none.loss)));
+  EXPECT_TRUE(std::isnan(whole_of({{.prefix = "a", .loss = 0, .tokens = 0}}).loss));
+  const EvalResult some =
+      whole_of({{.prefix = "a", .loss = 0, .tokens = 0}, {.prefix = "b", .loss = 2, .tokens = 5}});
+  EXPECT_EQ(some.loss, 2);
+  EXPECT_TRUE(std::isnan(some.sources[0].loss));
 }
 
 }  // namespace
