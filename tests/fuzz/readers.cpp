@@ -161,6 +161,7 @@ void read_manifest(std::string_view bytes) {
 std::vector<std::string> whole_manifests() {
   Manifest manifest;
   manifest.step = 7;
+  manifest.position = 5;
   manifest.blends = {{.position = 3, .weights = {{"a", 0.5}, {"b", 1.5}}}};
   manifest.model = {{"family", "gpt2"}, {"hidden", "64"}};
   manifest.files = {{"weights.safetensors", 1234}};
