@@ -49,7 +49,8 @@ void GpuCostTable::before(std::string_view op, const Cost& cost) {
   row.floor_seconds +=
       std::max(cost.flops / GpuCosts::kProductFlops, cost.bytes / GpuCosts::kCopyBytes);
   const int start = timer_.mark();
-  std::string wait = ops_.empty() ? "before the first op" : last_wait();
+  std::string wait = last_wait();
+  if (ops_.empty()) wait = "before the first op";
   if (!wait.empty()) {
     if (by_place_) wait += " before " + name_of_op(op);
     GpuCosts::Row& waited = costs_.waits[wait];
