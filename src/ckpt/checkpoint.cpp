@@ -196,13 +196,14 @@ void CheckpointSave::begin(const StateFiles& files) const {
 void CheckpointSave::commit(const Manifest& manifest, int keep) const {
   write_file_atomically(folder() + "/" + kManifest, manifest_text(manifest));
   put_in_place(folder(), dir_ + "/" + folder_name(step_));
+  if (keep <= 0) return;
   // Those of later steps are of another run: the one just written must not go for them.
   std::vector<StepFolder> folders = step_folders(dir_);
   std::erase_if(folders, [this](const StepFolder& folder) { return folder.step > step_; });
   std::error_code error;
   int num_whole = 0;
   for (const StepFolder& folder : folders) {
-    if (keep > 0 && num_whole == keep) {
+    if (num_whole == keep) {
       fs::remove_all(folder.path, error);
     } else if (is_whole(folder)) {
       ++num_whole;
