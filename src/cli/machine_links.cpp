@@ -4,24 +4,17 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "cli/bench.h"
 
 namespace orthant {
 namespace {
-
-std::string own_binary() {
-  std::array<char, 4096> path{};
-  const ssize_t count = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (count <= 0) fail_run("/proc/self/exe cannot be read, so that ranks cannot be started");
-  return {path.data(), static_cast<std::size_t>(count)};
-}
 
 // What a command writes; its errors go where those of this process go.
 std::string output_of(const std::string& command) {
@@ -42,11 +35,11 @@ std::string output_of(const std::string& command) {
 
 }  // namespace
 
-LinkRates link_rates(const Json& collectives) {
+LinkRates link_rates(const OrderedJson& collectives) {
   const auto ranks = collectives.at("ranks").get<double>();
   LinkRates rates;
   std::int64_t largest = 0;
-  for (const Json& call : collectives.at("calls")) {
+  for (const OrderedJson& call : collectives.at("calls")) {
     if (call.at("call") == "send") continue;
     const auto us = call.at("us").get<double>();
     rates.call_us = rates.call_us == 0 ? us : std::min(rates.call_us, us);
@@ -60,15 +53,16 @@ LinkRates link_rates(const Json& collectives) {
 
 LinkRates measure_thread_links(int ranks, double seconds) {
   constexpr std::int64_t kMaxBytes = std::int64_t{16} << 20;
-  const BenchResult found = bench_collectives(
-      {.num_ranks = ranks, .max_bytes = kMaxBytes, .seconds = seconds, .by_nccl = false});
-  return link_rates(Json::parse(found.json.dump()));
+  return link_rates(
+      bench_collectives(
+          {.num_ranks = ranks, .max_bytes = kMaxBytes, .seconds = seconds, .by_nccl = false})
+          .json);
 }
 
 LinkRates measure_gpu_links(int ranks) {
-  return link_rates(Json::parse(
+  return link_rates(OrderedJson::parse(
       output_of(fmt::format("'{}' bench collectives --device cuda --ranks {} --max-mib 256 --json",
-                            own_binary(), ranks))));
+                            std::filesystem::read_symlink("/proc/self/exe").string(), ranks))));
 }
 
 }  // namespace orthant

@@ -11,7 +11,7 @@ struct LinkRates {
 };
 
 // Of what `bench collectives --json` has said.
-LinkRates link_rates(const Json& collectives);
+LinkRates link_rates(const OrderedJson& collectives);
 
 // Between `ranks` threads of this process.
 LinkRates measure_thread_links(int ranks, double seconds);
