@@ -1,7 +1,9 @@
 // Where the ranks of a command are: threads of this process, or processes of a launcher.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,7 +15,6 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
-#include "comm/launcher.h"
 #include "comm/process_world.h"
 #include "mem/gpus.h"
 #include "train/run_config.h"
@@ -32,18 +33,22 @@ std::vector<std::string> own_words() {
   return words;
 }
 
+// This process as another command of the program; returns when it cannot be.
+void begin_again(std::vector<std::string> words) {
+  std::vector<char*> argv(words.size() + 1, nullptr);
+  std::transform(words.begin(), words.end(), argv.begin(),
+                 [](std::string& word) { return word.data(); });
+  ::execv("/proc/self/exe", argv.data());
+}
+
 // OpenMP threads that spin while they wait take the cores of other ranks. Their library reads the
 // variable before main, so the program begins again, once.
 void wait_passively(const Environment& environment, int num_local) {
   if (num_local < 2 || threads_per_rank(num_local) < 2 || environment.contains("OMP_WAIT_POLICY")) {
     return;
   }
-  std::vector<std::string> words = own_words();
-  std::vector<char*> argv(words.size() + 1, nullptr);
-  std::transform(words.begin(), words.end(), argv.begin(),
-                 [](std::string& word) { return word.data(); });
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
-  ::execv("/proc/self/exe", argv.data());
+  begin_again(own_words());
 }
 
 void require_world(const RunConfig& config, const Launch& launch, int size) {
@@ -73,16 +78,21 @@ void prepare_gpu_libraries() {
   std::_Exit(status);
 }
 
-int launch_own_command(int ranks) {
-  const std::vector<std::string> words = own_words();
-  return launch_ranks(ranks, {words.begin() + 1, words.end()});
+// As orthant launch: this process has asked for its GPUs, and a launcher is to have neither CUDA's
+// threads, which may take its signals, nor memory of a GPU.
+[[noreturn]] void launch_own_command(int ranks) {
+  std::vector<std::string> words = own_words();
+  const std::vector<std::string> launch = {"launch", "-n", std::to_string(ranks), "--"};
+  words.insert(words.begin() + 1, launch.begin(), launch.end());
+  begin_again(std::move(words));
+  fail_run("orthant launch -n {} cannot be started: {}", ranks, std::strerror(errno));
 }
 
 }  // namespace
 
 int run_processes(int ranks, const std::function<int(ProcessWorld& world)>& body) {
   const auto launch = detect_launch(read_environment());
-  if (!launch) return launch_own_command(ranks);
+  if (!launch) launch_own_command(ranks);
   constexpr double kDeadlineS = 60;
   prepare_gpu_libraries();
   auto world = join_process_world(*launch, kDeadlineS);
@@ -99,7 +109,7 @@ int run_with_ranks(const std::function<RunConfig()>& load, const RankBody& body)
   const auto launch = detect_launch(environment);
   if (!launch) {
     const RunConfig config = load();
-    if (starts_processes(config)) return launch_own_command(config.layout.ranks);
+    if (starts_processes(config)) launch_own_command(config.layout.ranks);
     wait_passively(environment, config.layout.ranks);
     return body(config, nullptr);
   }

@@ -111,6 +111,7 @@ class Launcher {
     while (num_running() > 0) {
       wait();
       if (has_signal_) take_signals();
+      take_ends();
       kill_who_does_not_stop();
     }
     for (Output& output : outputs_) {
@@ -204,14 +205,17 @@ class Launcher {
     signalfd_siginfo info = {};
     while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal != SIGCHLD) {
-        // Asked twice, who has not stopped is killed.
-        is_killing_ = is_killing_ || signal == stop_signal_;
-        if (is_killing_) stop_status_ = kSignals + signal;
-        kill_all(is_killing_ ? SIGKILL : signal);
-        stop_signal_ = signal;
-      }
+      if (signal == SIGCHLD) continue;  // it has ended the wait
+      // Asked twice, who has not stopped is killed.
+      is_killing_ = is_killing_ || signal == stop_signal_;
+      if (is_killing_) stop_status_ = kSignals + signal;
+      kill_all(is_killing_ ? SIGKILL : signal);
+      stop_signal_ = signal;
     }
+  }
+
+  // Whether or not a signal said so: a thread of this process may have taken that.
+  void take_ends() {
     int raw = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &raw, WNOHANG)) > 0;) {
       const auto found = std::find_if(ranks_.begin(), ranks_.end(),
