@@ -46,14 +46,15 @@ std::int64_t HostUpdates::piece_elements() const {
   return (wanted + kNormBlock - 1) / kNormBlock * kNormBlock;
 }
 
-// In turn the host's and the device's, where it has any.
 void HostUpdates::make_pieces(Unit& unit, std::int64_t elements) {
-  const std::size_t sides = shares() ? 2 : 1;
   const std::int64_t all = unit.device_grad.count();
   for (std::int64_t first = 0; first < all; first += elements) {
-    const std::size_t number = num_pieces_++;
-    unit.pieces.emplace_back(*this, number % sides == 0, number / sides % kBuffers, first,
+    const bool on_host = !shares() || num_pieces_ % kOneOfHost == 0;
+    const std::size_t before = on_host ? num_host_pieces_ : num_pieces_ - num_host_pieces_;
+    unit.pieces.emplace_back(*this, on_host, before % kBuffers, first,
                              std::min(elements, all - first));
+    ++num_pieces_;
+    if (on_host) ++num_host_pieces_;
   }
 }
 
@@ -189,22 +190,45 @@ void HostUpdates::start() {
     }
     unit.last_step = steps_.size();
   }
-  num_fetched_ = 0;
+  next_fetched_ = {};
   num_started_ = 0;
+  for (std::size_t buffer = 1; buffer < kBuffers; ++buffer) {
+    fetch_next(true);
+    fetch_next(false);
+  }
   advance(kStepsAhead);
 }
 
-// The first `steps` are on their way. What two sides read is fetched two pieces ahead, so that no
-// copy stands behind one that waits for a later update of the other side.
+// The first `steps` are on their way. What one side reads is fetched as far ahead as it has
+// buffers, and what the host has updated beside the device comes back a piece of the host later, so
+// that no copy stands behind one that waits for a later update of the other side.
 void HostUpdates::advance(std::size_t steps) {
-  const std::size_t ahead = shares() ? 2 : 0;
   for (; num_started_ < std::min(steps, steps_.size()); ++num_started_) {
-    while (num_fetched_ < std::min(num_started_ + ahead + 1, steps_.size())) {
-      fetch(steps_[num_fetched_++]);
+    const Step& step = steps_[num_started_];
+    const bool waits = shares() && step.second->on_host;
+    if (waits) put_last_of_host();
+    fetch_next(step.second->on_host);
+    update(step);
+    if (waits) {
+      last_of_host_ = &step;
+    } else {
+      put(step);
     }
-    update(steps_[num_started_]);
-    put(steps_[num_started_]);
   }
+  if (num_started_ == steps_.size()) put_last_of_host();
+}
+
+void HostUpdates::fetch_next(bool on_host) {
+  std::size_t& next = next_fetched_[on_host ? 0 : 1];
+  while (next < steps_.size() && steps_[next].second->on_host != on_host) {
+    ++next;
+  }
+  if (next < steps_.size()) fetch(steps_[next++]);
+}
+
+void HostUpdates::put_last_of_host() {
+  if (last_of_host_ != nullptr) put(*last_of_host_);
+  last_of_host_ = nullptr;
 }
 
 void HostUpdates::fetch(const Step& step) {

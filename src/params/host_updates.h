@@ -2,10 +2,10 @@
 // known, they are updated piece by piece, in the order in which the next forward needs the units:
 // behind that forward, which waits for a unit alone. Of a piece that the host updates the gradient
 // goes there while it updates the one before, and the new weights come back. Where a device can
-// work beside its ops it updates every second piece itself: the state comes, and goes back. So each
-// direction of the link and the host's memory have half of the work. The bits are the same.
+// work beside its ops it updates most pieces itself: the state comes, and goes back. So both
+// directions of the link and the host's memory are at work. The bits are the same.
 // Nothing but the state has a place of its own on the host, and nothing of it on the device: all
-// else passes through two buffers of a piece on either side.
+// else passes through three buffers of a piece on either side.
 #pragma once
 
 #include <array>
@@ -67,9 +67,12 @@ class HostUpdates {
   void drop() noexcept;     // forgets updates that are due: other weights are loaded
 
  private:
-  static constexpr std::size_t kBuffers = 2;                            // of either side
+  static constexpr std::size_t kBuffers = 3;                            // of either side
   static constexpr std::int64_t kMostElements = std::int64_t{1} << 25;  // of a piece, but for ...
   static constexpr std::int64_t kMostPieces = 32;                       // ... that of a unit
+  // Of so many pieces the device updates all but one where it can: of its state fewer bytes pass
+  // through the host's memory than where the host reads and writes it, gradient, and weights.
+  static constexpr std::size_t kOneOfHost = 3;
   // A GPU's queues hold so many more than the unit needs that is asked for; beyond, the thread that
   // fills them would wait for the updates, and the forward with it.
   static constexpr std::size_t kStepsAhead = 32;
@@ -133,9 +136,11 @@ class HostUpdates {
                  std::int64_t count);
   void plan(const Unit& unit, Piece& piece, const Update& update);
   void advance(std::size_t steps);
+  void fetch_next(bool on_host);
   void fetch(const Step& step);
   void update(const Step& step);
   void put(const Step& step);
+  void put_last_of_host();
   void wait_for_state();
   void note_fault() noexcept;  // the exception that is being handled
   void throw_fault();
@@ -144,14 +149,16 @@ class HostUpdates {
   std::vector<Unit> units_;
   std::vector<Buffer> buffers_;  // the host's, then the device's
   std::size_t num_pieces_ = 0;
-  std::vector<Step> steps_;      // pieces of the units that were due, in their order
-  std::size_t num_fetched_ = 0;  // of steps_
+  std::size_t num_host_pieces_ = 0;            // of them
+  std::vector<Step> steps_;                    // pieces of the units that were due, in their order
+  std::array<std::size_t, 2> next_fetched_{};  // of steps_: of the host, of the device
   std::size_t num_started_ = 0;
-  std::vector<Token> state_back_;  // on its way to the host; no forward needs it
-  Tensor step_state_;              // on the host
-  Tensor device_state_;            // the same beside the rank's own, which the next step writes
-  std::mutex fault_mutex_;         // the host's pieces run on a thread of the driver
-  std::exception_ptr fault_;       // the first
+  const Step* last_of_host_ = nullptr;  // started; its weights come back when the next is
+  std::vector<Token> state_back_;       // on its way to the host; no forward needs it
+  Tensor step_state_;                   // on the host
+  Tensor device_state_;       // the same beside the rank's own, which the next step writes
+  std::mutex fault_mutex_;    // the host's pieces run on a thread of the driver
+  std::exception_ptr fault_;  // the first
 };
 
 }  // namespace orthant

@@ -94,7 +94,14 @@ inline void add_norm_cases(OpCases& cases, DType type) {
       add_norm_bwd_case(cases, type, shape, kind, NormOutput::kApart);
     }
   }
+  // Widths of models: a GPU shares each out among its threads in another way.
+  const std::vector<Shape> wide_shapes = {{33, 256}, {20, 512},  {70, 768}, {41, 1024}, {19, 1600},
+                                          {9, 4096}, {11, 5120}, {6, 8192}, {5, 12288}, {2, 20000}};
   for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm}) {
+    for (const Shape& shape : wide_shapes) {
+      add_norm_fwd_case(cases, type, shape, kind, NormInputs::kWithAddend);
+      add_norm_bwd_case(cases, type, shape, kind, NormOutput::kOverResidual);
+    }
     add_norm_fwd_case(cases, type, {65, 33}, kind, NormInputs::kInPlace);
     for (const NormOutput output :
          {NormOutput::kOverX, NormOutput::kOverDy, NormOutput::kOverResidual}) {

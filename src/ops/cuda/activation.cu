@@ -1,4 +1,4 @@
-// GELU and SwiGLU with the formulas of the cpu backend, operation by operation.
+// GELU and SwiGLU with the formulas of the cpu backend; in f32 operation by operation.
 #include "ops/cuda/backend.h"
 #include "ops/cuda/map.cuh"
 
@@ -10,24 +10,27 @@ constexpr float kTwiceCubic = 1.5957691216057308F * 0.044715F;
 
 // e^(-x), below the square root of the largest float. Of a NaN it is a number: what it is
 // multiplied with is not.
+template <class T>
 __device__ inline float bounded_exp_minus(float x) {
-  return exp_within(fmaxf(fminf(-x, 43.0F), -88.0F));
+  return exp_for<T>(fminf(-x, 43.0F));
 }
 
+template <class T>
 struct Gelu {
   __device__ float operator()(float x) const {
     const float u = x * __fmaf_rn(x * x, kTwiceCubic, kTwiceRoot);
-    return divide(x, 1.0F + bounded_exp_minus(u));
+    return divide_for<T>(x, 1.0F + bounded_exp_minus<T>(u));
   }
 };
 
+template <class T>
 struct GeluGradient {
   __device__ float operator()(float dy, float x) const {
     const float square = x * x;
     const float u = x * __fmaf_rn(square, kTwiceCubic, kTwiceRoot);
     const float du = __fmaf_rn(square, 3 * kTwiceCubic, kTwiceRoot);
-    const float e = bounded_exp_minus(u);
-    const float s = divide(1.0F, 1.0F + e);
+    const float e = bounded_exp_minus<T>(u);
+    const float s = divide_for<T>(1.0F, 1.0F + e);
     return dy * __fmaf_rn(x * du, (e * s) * s, s);
   }
 };
@@ -52,7 +55,7 @@ __global__ void swiglu_kernel(std::int64_t rows, std::int64_t F, T* y, const T* 
   Values<W> out;
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    const float silu = divide(gate.at[k], 1.0F + bounded_exp_minus(gate.at[k]));
+    const float silu = divide_for<T>(gate.at[k], 1.0F + bounded_exp_minus<T>(gate.at[k]));
     out.at[k] = silu * up.at[k];
   }
   store<W>(y + row * F + column, out);
@@ -72,8 +75,8 @@ __global__ void swiglu_gradient_kernel(std::int64_t rows, std::int64_t F, T* d_g
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     const float g = gate.at[k];
-    const float e = bounded_exp_minus(g);
-    const float s = divide(1.0F, 1.0F + e);
+    const float e = bounded_exp_minus<T>(g);
+    const float s = divide_for<T>(1.0F, 1.0F + e);
     d_gate.at[k] = d.at[k] * up.at[k] * __fmaf_rn(g, (e * s) * s, s);
     d_up.at[k] = d.at[k] * (g * s);
   }
@@ -86,7 +89,7 @@ __global__ void swiglu_gradient_kernel(std::int64_t rows, std::int64_t F, T* d_g
 void CudaOps::exec(const GeluFwd& a, const Tensor& /*workspace*/) {
   with_type(a.x.dtype, GeluFwd::kName, [&](auto element) {
     using T = decltype(element);
-    map(stream_, are_aligned(a.x, a.y), Gelu{}, a.x.count(), a.y.ptr<T>(), a.x.ptr<const T>());
+    map(stream_, are_aligned(a.x, a.y), Gelu<T>{}, a.x.count(), a.y.ptr<T>(), a.x.ptr<const T>());
   });
   check_launch(GeluFwd::kName);
 }
@@ -94,7 +97,7 @@ void CudaOps::exec(const GeluFwd& a, const Tensor& /*workspace*/) {
 void CudaOps::exec(const GeluBwd& a, const Tensor& /*workspace*/) {
   with_type(a.x.dtype, GeluBwd::kName, [&](auto element) {
     using T = decltype(element);
-    map(stream_, are_aligned(a.x, a.dy, a.dx), GeluGradient{}, a.x.count(), a.dx.ptr<T>(),
+    map(stream_, are_aligned(a.x, a.dy, a.dx), GeluGradient<T>{}, a.x.count(), a.dx.ptr<T>(),
         a.dy.ptr<const T>(), a.x.ptr<const T>());
   });
   check_launch(GeluBwd::kName);

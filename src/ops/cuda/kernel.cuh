@@ -58,9 +58,11 @@ inline unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
 }
 
-// A kernel may take more than 48 KiB of shared memory once this has been said.
+// A kernel may take more than 48 KiB of shared memory, with what it declares, once this has been
+// said.
 template <class K>
 inline void allow_shared(K kernel, std::size_t bytes) {
+  if (bytes <= std::size_t{32} * 1024) return;
   ORTHANT_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(bytes)));
@@ -177,6 +179,25 @@ __device__ inline float divide(float a, float b) {
   r = __fmaf_rn(__fmaf_rn(-b, r, 1.0F), r, r);
   const float q = a * r;
   return __fmaf_rn(__fmaf_rn(-b, q, a), r, q);
+}
+
+// The same of what is rounded to T in the end: for 16 bits the processor's own exp and quotient,
+// whose errors of some 2^-21 are far below that.
+template <class T>
+__device__ inline float exp_for(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return exp_of(x);
+  } else {
+    return __expf(x);
+  }
+}
+template <class T>
+__device__ inline float divide_for(float a, float b) {
+  if constexpr (std::is_same_v<T, float>) {
+    return divide(a, b);
+  } else {
+    return __fdividef(a, b);
+  }
 }
 
 // Sum and maximum over the threads of a warp: every lane gets the same bits.

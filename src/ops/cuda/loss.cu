@@ -15,21 +15,11 @@ struct Part {
   float sum;
 };
 
-// exp for sums over a vocabulary: full precision for f32, the processor's own for 16 bits.
-template <class T>
-__device__ inline float exp_in_sum(float x) {
-  if constexpr (std::is_same_v<T, float>) {
-    return exp_of(x);
-  } else {
-    return exp2f(x * 1.4426950408889634F);
-  }
-}
-
 template <class T>
 __device__ inline Part join(Part a, Part b) {
   const float max = fmaxf(a.max, b.max);
   if (max == kNone) return {kNone, 0};
-  return {max, a.sum * exp_in_sum<T>(a.max - max) + b.sum * exp_in_sum<T>(b.max - max)};
+  return {max, a.sum * exp_for<T>(a.max - max) + b.sum * exp_for<T>(b.max - max)};
 }
 
 template <int W, class T>
@@ -42,12 +32,12 @@ __device__ inline void add(Part& part, const Values<W>& x) {
   // Without this a row of -inf is not a number; a NaN stays one.
   if (max == kNone) return;
   if (max > part.max) {
-    part.sum *= exp_in_sum<T>(part.max - max);
+    part.sum *= exp_for<T>(part.max - max);
     part.max = max;
   }
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    part.sum += exp_in_sum<T>(x.at[k] - max);
+    part.sum += exp_for<T>(x.at[k] - max);
   }
 }
 
@@ -120,6 +110,7 @@ __global__ void cross_entropy_kernel(std::int64_t N, std::int64_t T, float* loss
 }
 
 // What the gradients of one row share.
+template <class T>
 struct GradientRow {
   float lse;
   float scale;
@@ -131,13 +122,13 @@ struct GradientRow {
     Values<W> d;
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      d.at[k] = exp_of(x.at[k] - lse) * scale;
+      d.at[k] = exp_for<T>(x.at[k] - lse) * scale;
     }
     const std::int64_t at = column - v;
     if ((at >= 0 && at < W) || v + W > valid) {
 #pragma unroll
       for (int k = 0; k < W; ++k) {
-        if (k == at) d.at[k] = (exp_of(x.at[k] - lse) - 1.0F) * scale;
+        if (k == at) d.at[k] = (exp_for<T>(x.at[k] - lse) - 1.0F) * scale;
         if (v + k >= valid) d.at[k] = 0;
       }
     }
@@ -152,10 +143,10 @@ __global__ void __launch_bounds__(kRowThreads)
                                   const std::int32_t* labels, const StepState* state) {
   const std::int64_t t = blockIdx.x;
   const int label = labels[t];
-  const GradientRow gradient{.lse = lses[t],
-                             .scale = static_cast<float>(state->inv_tokens * state->loss_scale),
-                             .valid = label < 0 ? 0 : static_cast<int>(n.valid),
-                             .column = label - n.first};
+  const GradientRow<T> gradient{.lse = lses[t],
+                                .scale = static_cast<float>(state->inv_tokens * state->loss_scale),
+                                .valid = label < 0 ? 0 : static_cast<int>(n.valid),
+                                .column = label - n.first};
   const int V = static_cast<int>(n.V);
   const T* const row = logits + t * n.V;
   T* const d_row = dlogits + t * n.V;

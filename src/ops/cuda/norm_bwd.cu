@@ -15,11 +15,11 @@ struct BwdArgs {
   float* parts;  // [blocks,2,C]: terms of dw, then of db
 };
 
-// What a thread has of the rows that its warp or block goes through.
-template <class S>
+// What a thread has of the rows that it goes through: what they add to dw and db.
+template <class S, bool kCenters>
 struct Terms {
   Values<S::width> dw[S::chunks];
-  Values<S::width> db[S::chunks];
+  Values<S::width> db[kCenters ? S::chunks : 1];
 };
 
 // The rows of one call that belong to one t.
@@ -31,82 +31,113 @@ struct BwdRow {
   T* dx;
 };
 
-template <class S, class T>
-__device__ inline void norm_row_backward(const BwdArgs& n, std::int64_t t, const BwdRow<T>& row,
-                                         const T* w, Terms<S>& terms, float* shared) {
-  constexpr int W = S::width;
-  const bool centers = n.mean != nullptr;
-  const float mean = centers ? n.mean[t] : 0.0F;
-  const float rstd = n.rstd[t];
-  float sum_g = 0;
-  float sum_gn = 0;
-#pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    const int c = S::column(i);
-    if (c >= n.C) continue;
-    const Values<W> in = load<W>(row.x + c);
-    const Values<W> d = load<W>(row.dy + c);
-    const Values<W> scale = load<W>(w + c);
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const float normed = (in.at[k] - mean) * rstd;
-      terms.dw[i].at[k] = __fmaf_rn(d.at[k], normed, terms.dw[i].at[k]);
-      terms.db[i].at[k] += d.at[k];
-      const float g = d.at[k] * scale.at[k];
-      sum_g += g;
-      sum_gn = __fmaf_rn(g, normed, sum_gn);
-    }
-  }
-  const auto width = static_cast<float>(n.C);
-  const float mean_g = centers ? row_sum<S>(sum_g, shared) / width : 0.0F;
-  const float mean_gn = row_sum<S>(sum_gn, shared) / width;
-#pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    const int c = S::column(i);
-    if (c >= n.C) continue;
-    const Values<W> in = load<W>(row.x + c);
-    const Values<W> d = load<W>(row.dy + c);
-    const Values<W> scale = load<W>(w + c);
-    Values<W> residual{};
-    if (row.d_residual != nullptr) residual = load<W>(row.d_residual + c);
-    Values<W> out;
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      const float normed = (in.at[k] - mean) * rstd;
-      const float g = __fmaf_rn(d.at[k], scale.at[k], -mean_g);
-      out.at[k] = __fmaf_rn(-normed, mean_gn, g) * rstd + residual.at[k];
-    }
-    store<W>(row.dx + c, out);
-  }
-}
+// (x - mean) / deviation of a row and dy w, kept from the sums to the gradients where registers
+// allow it; else they are made twice.
+template <class S, bool kCenters>
+inline constexpr bool kKeeps = S::width > 1 && S::chunks <= (kCenters ? 2 : 3);
 
-// Adds the terms of the warps of a block, in their order, into `part` [C].
-template <class S>
-__device__ inline void add_terms(const Values<S::width>* mine, float* part, std::int64_t C,
-                                 float* shared) {
-  constexpr int W = S::width;
-  const int lane = static_cast<int>(threadIdx.x) % S::row_threads;
-  const int row = S::row();
+template <class S, bool kCenters, class T>
+class RowGradient {
+ public:
+  static constexpr int W = S::width;
+
+  __device__ RowGradient(const BwdArgs& n, const T* w)
+      : C_(static_cast<int>(n.C)),
+        mean_(n.mean),
+        rstd_(n.rstd) {
 #pragma unroll
-  for (int i = 0; i < S::chunks; ++i) {
-    const int c = S::column(i);
-    Values<W> total = mine[i];
-    if constexpr (S::rows > 1) {
-      __syncthreads();
+    for (int i = 0; i < S::chunks; ++i) {
+      if (S::column(i) < C_) w_[i] = load_raw<W>(w + S::column(i));
+    }
+  }
+
+  __device__ void run(std::int64_t t, const BwdRow<T>& row, Terms<S, kCenters>& terms,
+                      RowSums<S>& sum_row) const {
+    const float mean = kCenters ? mean_[t] : 0.0F;
+    const float rstd = rstd_[t];
+    Values<W> normed[kKeeps<S, kCenters> ? S::chunks : 1];
+    Values<W> g[kKeeps<S, kCenters> ? S::chunks : 1];
+    Sums sums{0, 0};
+#pragma unroll
+    for (int i = 0; i < S::chunks; ++i) {
+      if (S::column(i) >= C_) continue;
+      const int kept = kKeeps<S, kCenters> ? i : 0;
+      const Values<W> d = load<W>(row.dy + S::column(i));
+      set(row, i, d, mean, rstd, normed[kept], g[kept]);
 #pragma unroll
       for (int k = 0; k < W; ++k) {
-        shared[(row * W + k) * S::row_threads + lane] = mine[i].at[k];
-      }
-      __syncthreads();
-      if (row != 0) continue;
-      for (int other = 1; other < S::rows; ++other) {
-#pragma unroll
-        for (int k = 0; k < W; ++k) {
-          total.at[k] += shared[(other * W + k) * S::row_threads + lane];
+        terms.dw[i].at[k] = __fmaf_rn(d.at[k], normed[kept].at[k], terms.dw[i].at[k]);
+        if constexpr (kCenters) {
+          terms.db[i].at[k] += d.at[k];
+          sums.a += g[kept].at[k];
         }
+        sums.b = __fmaf_rn(g[kept].at[k], normed[kept].at[k], sums.b);
       }
     }
-    if (c < C) store<W>(part + c, total);
+    const Sums means = sum_row(sums);
+    const auto width = static_cast<float>(C_);
+    const float mean_g = means.a / width;
+    const float mean_gn = means.b / width;
+#pragma unroll
+    for (int i = 0; i < S::chunks; ++i) {
+      const int c = S::column(i);
+      if (c >= C_) continue;
+      const int kept = kKeeps<S, kCenters> ? i : 0;
+      if constexpr (!kKeeps<S, kCenters>) {
+        set(row, i, load<W>(row.dy + c), mean, rstd, normed[kept], g[kept]);
+      }
+      Values<W> residual{};
+      if (row.d_residual != nullptr) residual = load<W>(row.d_residual + c);
+      Values<W> out;
+#pragma unroll
+      for (int k = 0; k < W; ++k) {
+        const float centered = g[kept].at[k] - mean_g;
+        out.at[k] = __fmaf_rn(-normed[kept].at[k], mean_gn, centered) * rstd + residual.at[k];
+      }
+      store<W>(row.dx + c, out);
+    }
+  }
+
+ private:
+  __device__ void set(const BwdRow<T>& row, int i, const Values<W>& d, float mean, float rstd,
+                      Values<W>& normed, Values<W>& g) const {
+    const Values<W> x = load<W>(row.x + S::column(i));
+    const Values<W> w = unpack(w_[i]);
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      normed.at[k] = (x.at[k] - mean) * rstd;
+      g.at[k] = d.at[k] * w.at[k];
+    }
+  }
+
+  int C_;
+  const float* mean_;
+  const float* rstd_;
+  Raw<W, T> w_[S::chunks];
+};
+
+// Adds the terms of the rows of a block, in their order, into `part` [C], by way of `sums` [C] in
+// shared memory where a block has several rows at once.
+template <class S>
+__device__ inline void add_terms(const Values<S::width>* mine, float* part, int C, float* sums) {
+  constexpr int W = S::width;
+  for (int row = 0; row < S::rows; ++row) {
+    if (S::rows > 1) __syncthreads();
+    if (row != S::row()) continue;
+#pragma unroll
+    for (int i = 0; i < S::chunks; ++i) {
+      const int c = S::column(i);
+      if (c >= C) continue;
+      Values<W> total = mine[i];
+      if (row > 0) {
+        const Values<W> before = load<W>(sums + c);
+#pragma unroll
+        for (int k = 0; k < W; ++k) {
+          total.at[k] = before.at[k] + total.at[k];
+        }
+      }
+      store<W>(row + 1 == S::rows ? part + c : sums + c, total);
+    }
   }
 }
 
@@ -114,10 +145,14 @@ __device__ inline void add_terms(const Values<S::width>* mine, float* part, std:
 template <class S, class T>
 inline constexpr std::size_t kAheadBytes = std::size_t{6} * S::rows* S::row_elements * sizeof(T);
 template <class S, class T>
-inline constexpr bool kCopiesAhead = S::width > 1 && kAheadBytes<S, T> <= 100 * 1024;
+inline constexpr bool kCopiesAhead = S::width > 1 && kAheadBytes<S, T> <= 200 * 1024;
+// The sums of add_terms() take the same place.
+template <class S, class T>
+inline constexpr std::size_t kSharedBytes = kCopiesAhead<S, T> ? kAheadBytes<S, T>
+                                                               : S::row_elements * sizeof(float);
 
 template <class S, class T>
-__device__ inline void copy_row(T* to, const T* from, std::int64_t C) {
+__device__ inline void copy_row(T* to, const T* from, int C) {
   constexpr int kEach = 16 / static_cast<int>(sizeof(T));
 #pragma unroll
   for (int i = 0; i < S::chunks; ++i) {
@@ -136,7 +171,7 @@ __device__ inline void copy_row(T* to, const T* from, std::int64_t C) {
 template <class S, class T>
 class RowsAhead {
  public:
-  __device__ RowsAhead(uint4* memory, std::int64_t C)
+  __device__ RowsAhead(uint4* memory, int C)
       : C_(C),
         memory_(reinterpret_cast<T*>(memory) + S::row() * 6 * S::row_elements) {}
 
@@ -161,23 +196,29 @@ class RowsAhead {
   }
 
  private:
-  std::int64_t C_;
+  int C_;
   T* memory_;
   int next_ = 0;
 };
 
-template <class S, class T>
-__global__ void __launch_bounds__(S::threads)
+// Two blocks a multiprocessor, but for rows whose terms take too many registers.
+template <class S, bool kCenters>
+inline constexpr int kBlocksAtOnce = S::threads > 384 || (kCenters && S::chunks > 3) ? 1 : 2;
+
+template <class S, bool kCenters, class T>
+__global__ void __launch_bounds__(S::threads, (kBlocksAtOnce<S, kCenters>))
     norm_gradient_kernel(BwdArgs n, T* dx, const T* dy, const T* x, const T* w,
                          const T* d_residual) {
   extern __shared__ uint4 memory[];
-  constexpr int kShared = S::rows > 1 ? S::rows * S::width * S::row_threads : 32;
-  __shared__ float shared[kShared];
-  Terms<S> terms{};
+  __shared__ Sums sums[RowSums<S>::kMemory];
+  RowSums<S> sum_row(sums);
+  Terms<S, kCenters> terms{};
+  const RowGradient<S, kCenters, T> gradient(n, w);
+  const int C = static_cast<int>(n.C);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * n.block_rows;
   const std::int64_t last = first + n.block_rows < n.T ? first + n.block_rows : n.T;
   const auto row_of = [&](std::int64_t t) {
-    const std::int64_t at = t * n.C;
+    const std::int64_t at = t * C;
     return BwdRow<T>{.x = x + at,
                      .dy = dy + at,
                      .d_residual = d_residual == nullptr ? nullptr : d_residual + at,
@@ -185,26 +226,28 @@ __global__ void __launch_bounds__(S::threads)
   };
   const std::int64_t begin = first + S::row();
   if constexpr (kCopiesAhead<S, T>) {
-    RowsAhead<S, T> ahead(memory, n.C);
+    RowsAhead<S, T> ahead(memory, C);
     ahead.start(row_of(begin), begin < last);
     for (std::int64_t t = begin; t < last; t += S::rows) {
       ahead.start(row_of(t + S::rows), t + S::rows < last);
-      norm_row_backward<S>(n, t, ahead.finish(row_of(t)), w, terms, shared);
+      gradient.run(t, ahead.finish(row_of(t)), terms, sum_row);
     }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
   } else {
     for (std::int64_t t = begin; t < last; t += S::rows) {
-      norm_row_backward<S>(n, t, row_of(t), w, terms, shared);
+      gradient.run(t, row_of(t), terms, sum_row);
     }
   }
-  float* part = n.parts + static_cast<std::int64_t>(blockIdx.x) * 2 * n.C;
-  add_terms<S>(terms.dw, part, n.C, shared);
-  if (n.mean != nullptr) add_terms<S>(terms.db, part + n.C, n.C, shared);
+  float* const part = n.parts + static_cast<std::int64_t>(blockIdx.x) * 2 * C;
+  auto* const total = reinterpret_cast<float*>(memory);
+  add_terms<S>(terms.dw, part, C, total);
+  if constexpr (kCenters) add_terms<S>(terms.db, part + C, C, total);
 }
 
 // out[c] = sum over blocks of parts[block][which][c], in an order that depends on sizes alone.
 __global__ void add_blocks_kernel(const float* parts, int num_blocks, std::int64_t C, float* dw,
                                   float* db) {
-  constexpr int kRows = 8;
+  constexpr int kRows = 32;
   __shared__ float shared[kRows][32];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const float* from = parts + blockIdx.y * C;
@@ -240,19 +283,26 @@ void CudaOps::exec(const NormBwd& a, const Tensor& workspace) {
   with_type(a.x.dtype, NormBwd::kName, [&](auto element) {
     using E = decltype(element);
     with_width(packs, [&](auto width) {
-      with_split<decltype(width)::value>(C, NormBwd::kName, [&](auto split) {
+      with_split<decltype(width)::value, ShortRows::kInSeveral>(C, NormBwd::kName, [&](auto split) {
         using S = decltype(split);
-        constexpr std::size_t kBytes = kCopiesAhead<S, E> ? kAheadBytes<S, E> : 0;
-        allow_shared(norm_gradient_kernel<S, E>, kBytes);
-        norm_gradient_kernel<S><<<static_cast<unsigned>(blocks), S::threads, kBytes, stream_>>>(
-            n, a.dx.ptr<E>(), a.dy.ptr<const E>(), a.x.ptr<const E>(), a.w.ptr<const E>(),
-            a.d_residual.ptr<const E>());
+        const auto start = [&](auto kernel) {
+          constexpr std::size_t kBytes = kSharedBytes<S, E>;
+          allow_shared(kernel, kBytes);
+          kernel<<<static_cast<unsigned>(blocks), S::threads, kBytes, stream_>>>(
+              n, a.dx.ptr<E>(), a.dy.ptr<const E>(), a.x.ptr<const E>(), a.w.ptr<const E>(),
+              a.d_residual.ptr<const E>());
+        };
+        if (n.mean != nullptr) {
+          start(norm_gradient_kernel<S, true, E>);
+        } else {
+          start(norm_gradient_kernel<S, false, E>);
+        }
       });
     });
   });
   const dim3 grid(blocks_for(C, 32), a.db.present() ? 2 : 1);
-  add_blocks_kernel<<<grid, dim3(32, 8), 0, stream_>>>(n.parts, static_cast<int>(blocks), C,
-                                                       a.dw.ptr<float>(), a.db.ptr<float>());
+  add_blocks_kernel<<<grid, dim3(32, 32), 0, stream_>>>(n.parts, static_cast<int>(blocks), C,
+                                                        a.dw.ptr<float>(), a.db.ptr<float>());
   check_launch(NormBwd::kName);
 }
 

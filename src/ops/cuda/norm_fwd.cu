@@ -17,9 +17,10 @@ template <class S, class T>
 __global__ void __launch_bounds__(S::threads)
     norm_kernel(FwdArgs n, T* y, T* sum, const T* x, const T* addend, const T* w, const T* b) {
   constexpr int W = S::width;
-  __shared__ float shared[32];
+  __shared__ Sums memory[RowSums<S>::kMemory];
+  RowSums<S> sum_row(memory);
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * S::rows + S::row();
-  if (t >= n.T) return;  // a whole warp, or with one row a block none
+  if (t >= n.T) return;  // all threads of a row
   Values<W> v[S::chunks];
   float total = 0;
 #pragma unroll
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(S::threads)
   }
   const bool centers = n.mean != nullptr;
   const auto width = static_cast<float>(n.C);
-  const float mean = centers ? row_sum<S>(total, shared) / width : 0.0F;
+  const float mean = centers ? sum_row({total, 0}).a / width : 0.0F;
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < S::chunks; ++i) {
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(S::threads)
       squares = __fmaf_rn(centered, centered, squares);
     }
   }
-  const float variance = row_sum<S>(squares, shared) / width;
+  const float variance = sum_row({squares, 0}).a / width;
   const auto rstd = static_cast<float>(1 / sqrt(static_cast<double>(variance) + n.eps));
   if (S::column(0) == 0) {
     if (centers) n.mean[t] = mean;
@@ -90,12 +91,13 @@ void CudaOps::exec(const NormFwd& a, const Tensor& /*workspace*/) {
   with_type(a.x.dtype, NormFwd::kName, [&](auto element) {
     using T = decltype(element);
     with_width(packs, [&](auto width) {
-      with_split<decltype(width)::value>(n.C, NormFwd::kName, [&](auto split) {
-        using S = decltype(split);
-        norm_kernel<S><<<blocks_for(n.T, S::rows), S::threads, 0, stream_>>>(
-            n, a.y.ptr<T>(), a.sum.ptr<T>(), a.x.ptr<const T>(), a.addend.ptr<const T>(),
-            a.w.ptr<const T>(), a.b.ptr<const T>());
-      });
+      with_split<decltype(width)::value, ShortRows::kInOneWarp>(
+          n.C, NormFwd::kName, [&](auto split) {
+            using S = decltype(split);
+            norm_kernel<S><<<blocks_for(n.T, S::rows), S::threads, 0, stream_>>>(
+                n, a.y.ptr<T>(), a.sum.ptr<T>(), a.x.ptr<const T>(), a.addend.ptr<const T>(),
+                a.w.ptr<const T>(), a.b.ptr<const T>());
+          });
     });
   });
   check_launch(NormFwd::kName);

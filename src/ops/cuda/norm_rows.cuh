@@ -1,4 +1,4 @@
-// How the rows of a norm are shared out: a row is in the registers of a warp or of a block.
+// How the rows of a norm are shared out: a row is in the registers of some warps of a block.
 #pragma once
 
 #include "ops/cuda/kernel.cuh"
@@ -8,12 +8,12 @@ namespace orthant::cuda {
 inline constexpr int kWarp = 32;
 
 // How rows of C elements are shared out: kRowThreads threads a row, each with kChunks packs.
-template <int W, int kRowThreads, int kChunks>
+template <int W, int kRowThreads, int kChunks, int kBlockThreads>
 struct Split {
   static constexpr int width = W;
   static constexpr int row_threads = kRowThreads;
   static constexpr int chunks = kChunks;
-  static constexpr int threads = kRowThreads < kThreads ? kThreads : kRowThreads;
+  static constexpr int threads = kBlockThreads;
   static constexpr int rows = threads / kRowThreads;  // of a block at once
   static constexpr int row_elements = kRowThreads * kChunks * W;
   __device__ static int row() { return static_cast<int>(threadIdx.x) / kRowThreads; }
@@ -23,33 +23,77 @@ struct Split {
   }
 };
 
-template <int W, class F>
+// Few threads a row, as long as what each keeps of it fits into its registers: of a short row all
+// in one warp, or little in several.
+enum class ShortRows : std::uint8_t { kInOneWarp, kInSeveral };
+
+template <int W, ShortRows kShort, class F>
 inline void with_split(std::int64_t C, std::string_view op, F&& f) {
   const std::int64_t packs = (C + W - 1) / W;
-  if constexpr (W > 1) {
-    if (packs <= 3 * kWarp) return f(Split<W, kWarp, 3>{});
-    if (packs <= 4 * kWarp) return f(Split<W, kWarp, 4>{});
-    if (packs <= kThreads) return f(Split<W, kThreads, 1>{});
-    if (packs <= 2 * kThreads) return f(Split<W, kThreads, 2>{});
-    if (packs <= 4 * kThreads) return f(Split<W, kThreads, 4>{});
-  } else if (packs <= 4 * kWarp) {
-    return f(Split<W, kWarp, 4>{});
+  if constexpr (kShort == ShortRows::kInOneWarp) {
+    if (packs <= 96) return f(Split<W, 32, 3, 256>{});
+    if (packs <= 128) return f(Split<W, 32, 4, 256>{});
+  } else {
+    if (packs <= 32) return f(Split<W, 32, 1, 256>{});
+    if (packs <= 64) return f(Split<W, 64, 1, 256>{});
+    if (packs <= 96) return f(Split<W, 96, 1, 384>{});
+    if (packs <= 128) return f(Split<W, 128, 1, 256>{});
   }
-  if (packs <= 16 * 1024) return f(Split<W, 1024, 16>{});
+  if constexpr (W > 1) {
+    if (packs <= 256) return f(Split<W, 128, 2, 256>{});
+    if (packs <= 512) return f(Split<W, 256, 2, 256>{});
+    if (packs <= 768) return f(Split<W, 256, 3, 256>{});
+    if (packs <= 1024) return f(Split<W, 256, 4, 256>{});
+    if (packs <= 2048) return f(Split<W, 512, 4, 512>{});
+  }
+  if (packs <= 16 * 1024) return f(Split<W, 1024, 16, 1024>{});
   fail_user("{}: rows of {} elements are longer than the cuda backend takes; {} are the most", op,
             C, 16 * 1024 * W);
 }
 
-// Sum over the threads of a row, for all of them.
+struct Sums {
+  float a;
+  float b;
+};
+
+// Sums over the threads of a row, for all of them, in the order of its warps. A call uses the other
+// half of `memory` than the one before, which slower warps may still read.
 template <class S>
-__device__ inline float row_sum(float v, float* shared) {
-  if constexpr (S::row_threads == kWarp) {
-    return warp_sum(v);
-  } else {
-    const float total = block_sum(v, shared);
-    __syncthreads();
+class RowSums {
+ public:
+  static constexpr int kWarps = S::row_threads / kWarp;
+  static constexpr int kMemory = 2 * S::threads / kWarp;  // of `memory`, in the block
+
+  __device__ explicit RowSums(Sums* memory) : memory_(memory + S::row() * 2 * kWarps) {}
+
+  __device__ Sums operator()(Sums of) {
+    const Sums mine = {warp_sum(of.a), warp_sum(of.b)};
+    if constexpr (kWarps == 1) return mine;
+    Sums* const place = memory_ + half_ * kWarps;
+    half_ ^= 1;
+    if (threadIdx.x % kWarp == 0) place[threadIdx.x % S::row_threads / kWarp] = mine;
+    wait_for_row();
+    Sums total{0, 0};
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) {
+      total.a += place[warp].a;
+      total.b += place[warp].b;
+    }
     return total;
   }
-}
+
+ private:
+  // Rows of a block are apart: each has a barrier of its own. Number 0 is that of the block.
+  __device__ static void wait_for_row() {
+    if constexpr (S::rows == 1) {
+      __syncthreads();
+    } else {
+      asm volatile("bar.sync %0, %1;" ::"r"(S::row() + 1), "r"(S::row_threads) : "memory");
+    }
+  }
+
+  Sums* memory_;
+  int half_ = 0;
+};
 
 }  // namespace orthant::cuda
