@@ -33,7 +33,8 @@ void fill(Ops& ops, const Tensor& to, const Tensor& table) {
 }
 
 // Weights of usual sizes straight from a short table: the source of a run would take minutes for
-// billions. The first update rounds them to the compute type.
+// billions. The first update rounds them to the compute type; values of split masters are all of
+// them.
 void fill_weights(Rank& rank, Device& device) {
   constexpr std::int64_t kTable = std::int64_t{1} << 20;
   Ledger ledger;
@@ -56,14 +57,16 @@ void fill_weights(Rank& rank, Device& device) {
   const Tensor normals =
       table_of([](std::size_t i) { return static_cast<float>(0.02 * normal(1, 2, i)); });
   const Tensor ones = table_of([](std::size_t) { return 1.0F; });
+  const auto fill_one = [&](const Tensor& master, const Tensor& value, const Tensor& table) {
+    fill(*ops, master.dtype == DType::kF32 ? master : value, table);
+    ledger.restart();
+  };
   // What others save is filled too: zeros would be multiplied faster.
   for (const ParamStore::Segment& segment : rank.store().segments()) {
-    fill(*ops, segment.master, segment.decays ? normals : ones);
-    ledger.restart();
+    fill_one(segment.master, segment.value, segment.decays ? normals : ones);
   }
   for (const ParamStore::Owned& owned : rank.store().owned()) {
-    fill(*ops, owned.weight, owned.spec->name.ends_with("norm.weight") ? ones : normals);
-    ledger.restart();
+    fill_one(owned.master, owned.value, owned.spec->name.ends_with("norm.weight") ? ones : normals);
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace orthant {
 
-enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64, kU8 };
+enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI16, kI32, kI64, kU8 };
 
 std::int64_t size_of(DType type);      // bytes of one element
 std::string_view name_of(DType type);  // "f32", "bf16", ...

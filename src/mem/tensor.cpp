@@ -11,7 +11,8 @@ std::int64_t size_of(DType type) {
     case DType::kF32:
     case DType::kI32: return 4;
     case DType::kBF16:
-    case DType::kF16: return 2;
+    case DType::kF16:
+    case DType::kI16: return 2;
     case DType::kF64:
     case DType::kI64: return 8;
     case DType::kU8: return 1;
@@ -25,6 +26,7 @@ std::string_view name_of(DType type) {
     case DType::kBF16: return "bf16";
     case DType::kF16: return "f16";
     case DType::kF64: return "f64";
+    case DType::kI16: return "i16";
     case DType::kI32: return "i32";
     case DType::kI64: return "i64";
     case DType::kU8: return "u8";

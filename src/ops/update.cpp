@@ -24,7 +24,7 @@ void check(const ClipFactor& a) {
 
 void check(const AdamW& a) {
   Expect expect(AdamW::kName, Expect::Role::kOut, "master", a.master, 1);
-  expect.anchor_is(DType::kF32);
+  expect.anchor_is(a.is_split() ? DType::kI16 : DType::kF32);
   const Shape& N = a.master.shape;
   ORTHANT_CHECK(a.m.dtype == DType::kF32 || a.m.dtype == DType::kBF16,
                 "adamw: m is {}; it must be f32 or bf16", name_of(a.m.dtype));
@@ -32,6 +32,9 @@ void check(const AdamW& a) {
   expect.out("v", a.v, N, a.m.dtype);
   expect.in("grad", a.grad, N, a.grad.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32);
   expect.in_step_state(a.step_state);
+  ORTHANT_CHECK(!a.is_split() || (a.value.present() && a.value.dtype == DType::kBF16),
+                "adamw: master is i16, value is {}; beside a split master it must be bf16",
+                a.value.present() ? name_of(a.value.dtype) : "absent");
   if (a.value.present()) {
     const DType type = a.value.dtype;
     ORTHANT_CHECK(type == DType::kBF16 || type == DType::kF16,
@@ -54,10 +57,11 @@ Cost cost(const ClipFactor& a) {
   return {.flops = 0, .bytes = bytes_moved(a)};
 }
 
-// Master and both moments are read and written.
+// Master and both moments are read and written; so is the value of a split master.
 Cost cost(const AdamW& a) {
+  const Tensor read = a.is_split() ? a.value : Tensor{};
   return {.flops = 16 * static_cast<double>(a.master.count()),
-          .bytes = bytes_moved(a) + bytes_of(std::array{a.master, a.m, a.v})};
+          .bytes = bytes_moved(a) + bytes_of(std::array{a.master, a.m, a.v, read})};
 }
 
 std::int64_t workspace_bytes(const SquaredNorm& /*a*/) {

@@ -59,14 +59,15 @@ struct ElementPlaces {
 // master, rounded. Decoupled weight decay of Loshchilov and Hutter (ICLR 2019), in the order of
 // torch.optim.AdamW: decay first. Moments in bf16 are rounded up or down by chance, in proportion
 // to what is left: so small changes of v are not lost (as in llmq). The chance is a function of
-// seed, step, stream and the element's place in the whole tensor.
+// seed, step, stream and the element's place in the whole tensor. A master in 16 bits is what its
+// value lacks of it (split_master.h).
 struct AdamW {
   static constexpr std::string_view kName = "adamw";
-  Tensor master;  // [N] f32    in, out
+  Tensor master;  // [N] f32, or i16: beside a value in bf16    in, out
   Tensor m;       // [N] f32 or bf16  in, out
   Tensor v;       // [N]        in, out; the type of m
   Tensor value;   // [N]        out: master in the compute type; absent when that is f32 (master is
-                  // the value)
+                  // the value); in, out where the master is split
   Tensor grad;    // [N] f32 or bf16
   Tensor step_state;  // StepState  lr, clip_factor, skip, updates; seed, step
   double beta1;
@@ -75,6 +76,7 @@ struct AdamW {
   double weight_decay;        // 0 for parameters that do not decay
   ElementPlaces places = {};  // bf16 moments: of their elements
   std::uint64_t stream = 0;   // bf16 moments: of this tensor, stream_of(name)
+  bool is_split() const { return master.dtype == DType::kI16; }
   auto writes() const { return std::array{master, m, v, value}; }
   auto reads() const { return std::array{grad, step_state}; }
 };

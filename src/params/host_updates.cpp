@@ -20,14 +20,15 @@ HostUpdates::HostUpdates(int num_units, const Parts& parts)
       step_state_(parts_.arena.alloc(step_state_shape(), DType::kU8, MemClass::kOptimizer)) {}
 
 const HostUpdates::Tensors& HostUpdates::add(int unit, const Tensor& value, const Tensor& grad,
-                                             DType moments) {
+                                             const Types& types) {
   const auto alloc = [&](DType type) {
     return parts_.arena.alloc(grad.shape, type, MemClass::kOptimizer);
   };
   Unit& added = at(unit);
   added.device_value = value;
   added.device_grad = grad;
-  added.here = {.master = alloc(DType::kF32), .m = alloc(moments), .v = alloc(moments)};
+  added.here = {
+      .master = alloc(types.master), .m = alloc(types.moments), .v = alloc(types.moments)};
   return added.here;
 }
 
@@ -77,7 +78,7 @@ void HostUpdates::make_buffers() {
            .left = {}});
     }
     for (std::size_t i = 0; shares() && i < kBuffers; ++i) {
-      const Tensor master = has_master ? alloc(parts_.staging, DType::kF32) : Tensor{};
+      const Tensor master = has_master ? alloc(parts_.staging, unit.here.master.dtype) : Tensor{};
       const Tensor m = alloc(parts_.staging, unit.here.m.dtype);
       const Tensor v = alloc(parts_.staging, unit.here.v.dtype);
       buffers_.push_back({.tensors = {master, m, v}, .updated = {}, .left = {}});
@@ -241,6 +242,10 @@ void HostUpdates::fetch(const Step& step) {
   if (piece.on_host) {
     piece.coming[0] = parts_.transfers.start_out(buffer.tensors[0].flat(0, piece.count),
                                                  run(unit.device_grad), {buffer.updated, {}});
+    if (is_split(unit)) {
+      piece.coming[1] = parts_.transfers.start_out(buffer.tensors[1].flat(0, piece.count),
+                                                   run(unit.device_value), {buffer.left, {}});
+    }
     return;
   }
   const std::array here = {unit.here.master, unit.here.m, unit.here.v};
@@ -254,7 +259,8 @@ void HostUpdates::fetch(const Step& step) {
 void HostUpdates::update(const Step& step) {
   Piece& piece = *step.second;
   Buffer& buffer = buffer_of(piece);
-  const Token last = piece.on_host ? piece.coming[0] : piece.coming[2];
+  const std::size_t num_coming = !piece.on_host ? 3 : is_split(*step.first) ? 2 : 1;
+  const Token last = piece.coming[num_coming - 1];
   piece.updated = parts_.transfers.start_work({.what = AdamW::kName,
                                                .lane = piece.on_host ? Lane::kHost : Lane::kBeside,
                                                .cost = piece.cost,

@@ -1,9 +1,10 @@
 // HostUpdates: units whose master weights and moments lie on the host. When the norm of a step is
 // known, they are updated piece by piece, in the order in which the next forward needs the units:
 // behind that forward, which waits for a unit alone. Of a piece that the host updates the gradient
-// goes there while it updates the one before, and the new weights come back. Where a device can
-// work beside its ops it updates most pieces itself: the state comes, and goes back. So both
-// directions of the link and the host's memory are at work. The bits are the same.
+// goes there while it updates the one before, and the new weights come back; the old ones go there
+// too where they are half of their masters. Where a device can work beside its ops it updates most
+// pieces itself: the state comes, and goes back. So both directions of the link and the host's
+// memory are at work. The bits are the same.
 // Nothing but the state has a place of its own on the host, and nothing of it on the device: all
 // else passes through three buffers of a piece on either side.
 #pragma once
@@ -39,16 +40,20 @@ class HostUpdates {
   };
   using Update = std::function<AdamW(const Segment&, const Tensor& step_state)>;
 
-  // What a unit has on the host: [shard], f32 unless said.
+  // What a unit has on the host: [shard].
   struct Tensors {
     Tensor master;
-    Tensor m;  // of the moments' type
+    Tensor m;
     Tensor v;
+  };
+  struct Types {
+    DType master = DType::kF32;  // or i16: what the values on the device lack
+    DType moments = DType::kF32;
   };
   HostUpdates(int num_units, const Parts& parts);
 
   // `value`, `grad`: the unit's shards on the device.
-  const Tensors& add(int unit, const Tensor& value, const Tensor& grad, DType moments);
+  const Tensors& add(int unit, const Tensor& value, const Tensor& grad, const Types& types);
   bool has(int unit) const { return at(unit).device_value.present(); }
   // Part of an added unit, from its element `first` on; its gradient and value lie on the device.
   void add_segment(int unit, const Segment& segment, std::int64_t first);
@@ -130,6 +135,8 @@ class HostUpdates {
     return buffers_[(piece.on_host ? 0 : kBuffers) + piece.buffer];
   }
   bool shares() const { return parts_.device.ops != nullptr; }
+  // Values are half of their masters.
+  static bool is_split(const Unit& unit) { return unit.here.master.dtype == DType::kI16; }
   std::int64_t piece_elements() const;
   void make_pieces(Unit& unit, std::int64_t elements);
   Segment staged(const Unit& unit, Piece& piece, const Part& part, std::int64_t first,

@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/split_master.h"
 #include "params/param_store.h"
+#include "params/state_reader.h"
 
 namespace orthant {
 namespace {
@@ -26,14 +28,6 @@ void put(Device& device, const Tensor& to, std::span<const float> values) {
     default: break;
   }
   ORTHANT_CHECK(false, "parameters of type {} cannot be loaded", name_of(to.dtype));
-}
-
-template <class T>
-void get_widened(Device& device, std::span<float> into, const Tensor& from) {
-  std::vector<T> host(into.size());
-  device.to_host(std::as_writable_bytes(std::span(host)), from);
-  std::transform(host.begin(), host.end(), into.begin(),
-                 [](T value) { return static_cast<float>(value); });
 }
 
 }  // namespace
@@ -75,7 +69,7 @@ void ParamStore::load_run(const Unit& unit, const Param& param, std::int64_t fir
         values.subspan(static_cast<std::size_t>(skipped), static_cast<std::size_t>(part.count));
     if (unit.value.absent()) put(parts_.device, unit.value_shard.flat(at, part.count), mine);
     if (config_.purpose == Purpose::kInfer) continue;
-    put(home_of(unit), unit.master.flat(at, part.count), mine);
+    put_master(unit, at, mine);
     for (const StateKind state : {StateKind::kExpAvg, StateKind::kExpAvgSq}) {
       source.read(param.spec, state, run.global + done + skipped, mine);
       const Tensor& moment = state == StateKind::kExpAvg ? unit.m : unit.v;
@@ -84,14 +78,14 @@ void ParamStore::load_run(const Unit& unit, const Param& param, std::int64_t fir
   }
 }
 
-void read_back(Device& device, std::span<float> into, const Tensor& from) {
-  switch (from.dtype) {
-    case DType::kF32: return device.to_host(std::as_writable_bytes(into), from);
-    case DType::kBF16: return get_widened<BFloat16>(device, into, from);
-    case DType::kF16: return get_widened<Half>(device, into, from);
-    default: break;
-  }
-  ORTHANT_CHECK(false, "a tensor of type {} cannot be read back", name_of(from.dtype));
+// `at`: where they lie in the shard.
+void ParamStore::put_master(const Unit& unit, std::int64_t at, std::span<const float> values) {
+  const Tensor to = unit.master.flat(at, static_cast<std::int64_t>(values.size()));
+  if (to.dtype == DType::kF32) return put(home_of(unit), to, values);
+  std::vector<std::int16_t> remainders(values.size());
+  std::transform(values.begin(), values.end(), remainders.begin(),
+                 [](float value) { return master_remainder(value); });
+  home_of(unit).to_device(to, std::as_bytes(std::span(remainders)));
 }
 
 std::string ParamStore::first_non_finite_grad() const {

@@ -13,6 +13,9 @@ ParamStore::ParamStore(std::vector<UnitSpec> units, const StoreConfig& config, c
     : config_(config),
       parts_(parts),
       calls_(parts.mesh.dp(), parts.ops) {
+  ORTHANT_CHECK(config_.master == DType::kF32 || config_.compute == DType::kBF16,
+                "masters of values in {} are {}; only bf16 is their upper half",
+                name_of(config_.compute), name_of(config_.master));
   Sharding& sharding = config_.sharding;
   if (parts_.mesh.dp().size() == 1) sharding = {};
   ShardOf shard;
@@ -66,7 +69,8 @@ void ParamStore::allocate_training(Unit& unit) {
   if (!has_own_value(unit)) return;
   const int number = unit.value_unit;
   if (host_ && number >= first_offloaded()) {
-    const auto& host = host_->add(number, unit.value_shard, unit.grad_shard, config_.moments);
+    const auto& host = host_->add(number, unit.value_shard, unit.grad_shard,
+                                  {.master = config_.master, .moments = config_.moments});
     unit.master = host.master;
     unit.m = host.m;
     unit.v = host.v;
@@ -75,7 +79,7 @@ void ParamStore::allocate_training(Unit& unit) {
   const auto alloc = [&](DType type) {
     return parts_.params.alloc({shard.count}, type, MemClass::kOptimizer);
   };
-  unit.master = config_.compute == DType::kF32 ? unit.value_shard : alloc(DType::kF32);
+  unit.master = config_.compute == DType::kF32 ? unit.value_shard : alloc(config_.master);
   unit.m = alloc(config_.moments);
   unit.v = alloc(config_.moments);
 }

@@ -38,6 +38,7 @@ struct StoreConfig {
   // Sharded values are gathered for each use, or once a step and then held.
   enum class Gather : std::uint8_t { kMicro, kStep } gather = Gather::kMicro;
   DType compute = DType::kF32;
+  DType master = DType::kF32;   // or i16, beside bf16: what values lack of their masters
   DType moments = DType::kF32;  // or bf16, rounded by chance
   DType grads = DType::kF32;    // or bf16, rounded when a micro-batch's are added
   double offload_fraction = 0;  // of the units' elements: their optimizer state is on the host
@@ -93,11 +94,12 @@ class ParamStore {
   struct Owned {
     const ParamSpec* spec;
     Piece piece;
-    Tensor weight;  // f32 [count]
+    Tensor master;  // f32 [count], or i16: what `value` lacks
+    Tensor value;   // on the device; absent where the master is all of the weight
     Tensor m;       // f32 or bf16, as v
     Tensor v;
     Tensor grad;   // valid after finish_grads()
-    Device* home;  // where weight, m and v lie
+    Device* home;  // where master, m and v lie
   };
   std::vector<Owned> owned() const;
 
@@ -146,6 +148,7 @@ class ParamStore {
   void add_segments(const Unit& unit);
   void load_run(const Unit& unit, const Param& param, std::int64_t first, const Run& run,
                 const ParamSource& source);
+  void put_master(const Unit& unit, std::int64_t at, std::span<const float> values);
   int first_offloaded() const;
   bool is_offloaded(int unit) const { return host_ && host_->has(unit); }
   Device& home_of(const Unit& unit) const {
@@ -173,8 +176,5 @@ class ParamStore {
   std::optional<ScatteredGrads> grads_;
   std::optional<FreshGrads> fresh_;
 };
-
-// The elements of a tensor that is f32, bf16 or f16, as f32. Not part of a step.
-void read_back(Device& device, std::span<float> into, const Tensor& from);
 
 }  // namespace orthant

@@ -10,7 +10,7 @@
 namespace orthant {
 
 struct Segment {
-  Tensor master;  // f32; the value itself when the compute type is f32
+  Tensor master;  // f32; the value itself when the compute type is f32; i16: what the value lacks
   Tensor m;       // f32 or bf16, as v
   Tensor v;
   Tensor value;  // the compute type; absent when that is f32
@@ -20,7 +20,7 @@ struct Segment {
   int block_start;  // of its first element within its block of the norm
   ElementPlaces places;  // in the whole tensor of that name, for bf16 moments
   std::uint64_t stream;
-  bool on_host;  // updated there, all but `grad` lies there
+  bool on_host;  // master, m and v lie there
 };
 
 }  // namespace orthant

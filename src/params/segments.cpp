@@ -106,7 +106,10 @@ std::vector<ParamStore::Owned> ParamStore::owned() const {
       all.push_back({.spec = &param.spec,
                      .piece = {param.spec.name, param.spec.global, param.box,
                                part.first - place.range.first, part.count},
-                     .weight = unit.master.flat(first, part.count),
+                     .master = unit.master.flat(first, part.count),
+                     .value = config_.master == DType::kF32
+                                  ? Tensor{}
+                                  : unit.value_shard.flat(first, part.count),
                      .m = unit.m.flat(first, part.count),
                      .v = unit.v.flat(first, part.count),
                      .grad = unit.grad_shard.flat(first, part.count),

@@ -67,6 +67,7 @@ RankConfig rank_config(const RunConfig& config) {
           .layout = config.layout,
           .seq_length = config.train.seq_length,
           .compute = config.compute_type(),
+          .master = config.precision.master == "split" ? DType::kI16 : DType::kF32,
           .moments = config.optimizer.moments == "bf16" ? DType::kBF16 : DType::kF32,
           .grads = config.precision.grad_accum == "bf16" ? DType::kBF16 : DType::kF32,
           .optimizer = config.adamw(),

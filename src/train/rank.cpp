@@ -20,6 +20,7 @@ StoreConfig store_config(const RankConfig& config) {
           .gather = config.layout.zero_gather == "step" ? StoreConfig::Gather::kStep
                                                         : StoreConfig::Gather::kMicro,
           .compute = config.compute,
+          .master = config.master,
           .moments = config.moments,
           .grads = config.grads,
           .offload_fraction = offloads_optimizer(config) ? config.layout.offload_fraction : 0,

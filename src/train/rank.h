@@ -24,6 +24,7 @@ struct RankConfig {
   LayoutConfig layout;
   std::int64_t seq_length = 0;
   DType compute = DType::kF32;  // f16: with a dynamic loss scale
+  DType master = DType::kF32;   // i16: split, the compute type is bf16
   DType moments = DType::kF32;
   DType grads = DType::kF32;  // in which they are added up
   AdamWConfig optimizer;

@@ -84,6 +84,12 @@ std::vector<std::string> keep_moments_in_bf16(RunConfig& config) {
   return {"optimizer.moments=bf16"};
 }
 
+std::vector<std::string> split_masters(RunConfig& config) {
+  if (config.precision.compute != "bf16" || config.precision.master != "fp32") return {};
+  config.precision.master = "split";
+  return {"precision.master=split"};
+}
+
 std::vector<std::string> alternate(RunConfig& config) {
   if (config.layout.schedule != "gpipe") return {};
   config.layout.schedule = "1f1b";
@@ -103,6 +109,7 @@ std::vector<Change> changes() {
       twice(&LayoutConfig::tp, "layout.tp", "half the dp ranks, products of half the width"),
       twice(&LayoutConfig::pp, "layout.pp", "half the dp ranks, a longer pipeline"),
       set_text(&LayoutConfig::recompute, "layout.recompute", "block", ""),
+      {split_masters, "masters halfway between two weights lose one unit in the last place"},
       {keep_moments_in_bf16, "moments are rounded"},
       {compute_in_bf16, "bf16 activations and weights, fp32 masters"},
       offload_state(0.25, false),

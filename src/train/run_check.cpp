@@ -56,11 +56,20 @@ void check_words(const RunConfig& config) {
   check_word("layout.recompute", layout.recompute, {"none", "cheap", "attention", "block"});
   check_word("layout.offload", layout.offload, {"none", "stash", "optimizer"});
   check_word("precision.compute", config.precision.compute, {"fp32", "bf16", "fp16"});
+  check_word("precision.master", config.precision.master, {"fp32", "split"});
   check_word("precision.grad_accum", config.precision.grad_accum, {"fp32", "bf16"});
   check_word("optimizer.moments", config.optimizer.moments, {"fp32", "bf16"});
   check_word("checkpoint.on_failure", config.checkpoint.on_failure, {"stop", "warn"});
   check_word("data.order", config.data.order, {"shuffled", "sequential", "megatron"});
   check_word("device.kind", config.device.kind, {"cpu", "cuda"});
+}
+
+void check_master(const PrecisionConfig& precision) {
+  if (precision.master == "fp32" || precision.compute == "bf16") return;
+  fail_user(
+      "precision.master='{}' needs weights in bf16, the upper half of their masters, but "
+      "precision.compute='{}'; use precision.compute='bf16' or precision.master='fp32'",
+      precision.master, precision.compute);
 }
 
 void check_layout_numbers(const LayoutConfig& layout) {
@@ -308,6 +317,7 @@ void check_checkpoint(const CheckpointConfig& checkpoint) {
 void validate(RunConfig& config) {
   complete(config.model);
   check_words(config);
+  check_master(config.precision);
   check_layout_numbers(config.layout);
   check_numbers(config);
   check_lr(config.lr());

@@ -92,11 +92,14 @@ struct OptimizerConfig {
 
 struct PrecisionConfig {
   std::string compute = "fp32";
+  std::string master = "fp32";
   std::string grad_accum = "fp32";
 
   template <class Visitor>
   void fields(Visitor&& v) {
     v("compute", compute, "fp32, bf16 or fp16 (dynamic loss scale)");
+    v("master", master,
+      "master weights: fp32, or split, what their bf16 values lack, which takes 2 bytes less");
     v("grad_accum", grad_accum, "type in which gradients are added up: fp32 or bf16");
   }
 };

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "hf/hf_writer.h"
 #include "model/canonical.h"
+#include "params/state_reader.h"
 #include "train/weights.h"
 
 namespace orthant {

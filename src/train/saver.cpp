@@ -72,7 +72,7 @@ Saver::Saver(Rank& rank, const RunConfig& config)
     : rank_(rank),
       config_(config),
       files_(canonical_params(config.model), StateSet::kTraining),
-      host_(static_cast<std::size_t>(kChunk)) {
+      reader_(rank.device(), kChunk) {
   rank_.before_updates([this] {
     if (!job_ || has_reached(State::kSyncing)) return;
     const Clock::time_point start = Clock::now();
@@ -144,32 +144,28 @@ void Saver::run(State then, void (Saver::*work)()) {
 }
 
 void Saver::read() {
-  const auto write = [this](const ParamStore::Owned& owned, StateKind state, const Tensor& tensor) {
-    for (std::int64_t done = 0; done < owned.piece.count; done += kChunk) {
-      Piece part = owned.piece;
+  const auto write = [this](const Piece& piece, StateKind state, const auto& read_run) {
+    for (std::int64_t done = 0; done < piece.count; done += kChunk) {
+      Piece part = piece;
       part.first += done;
-      part.count = std::min(kChunk, owned.piece.count - done);
-      job_->writer.write(part, state, values_of(*owned.home, tensor.flat(done, part.count)));
+      part.count = std::min(kChunk, piece.count - done);
+      job_->writer.write(part, state, read_run(done, part.count));
       rank_.mesh().world().sign_of_life(0);
     }
   };
   for (const ParamStore::Owned& owned : rank_.store().owned()) {
-    write(owned, StateKind::kWeight, owned.weight);
-    write(owned, StateKind::kExpAvg, owned.m);
-    write(owned, StateKind::kExpAvgSq, owned.v);
+    const auto run_of = [this, &owned](const Tensor& tensor) {
+      return [this, &owned, tensor](std::int64_t first, std::int64_t count) {
+        return reader_.values(*owned.home, tensor.flat(first, count));
+      };
+    };
+    write(owned.piece, StateKind::kWeight, [this, &owned](std::int64_t first, std::int64_t count) {
+      return reader_.weights(owned, first, count);
+    });
+    write(owned.piece, StateKind::kExpAvg, run_of(owned.m));
+    write(owned.piece, StateKind::kExpAvgSq, run_of(owned.v));
   }
   set(State::kSyncing);
-}
-
-// f32 in memory of the host is written from where it lies.
-std::span<const float> Saver::values_of(Device& home, const Tensor& tensor) {
-  const auto count = static_cast<std::size_t>(tensor.count());
-  if (tensor.dtype == DType::kF32 && &home == &home.host()) {
-    return {reinterpret_cast<const float*>(tensor.data), count};
-  }
-  const std::span<float> values(host_.data(), count);
-  read_back(home, values, tensor);
-  return values;
 }
 
 // With what comes before it, where that is not done.

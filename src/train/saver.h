@@ -17,9 +17,9 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "ckpt/checkpoint.h"
+#include "params/state_reader.h"
 #include "train/rank.h"
 #include "train/run_config.h"
 
@@ -77,7 +77,6 @@ class Saver {
   bool is_first() const { return rank_.mesh().rank() == 0; }
   void begin();
   void read();
-  std::span<const float> values_of(Device& home, const Tensor& tensor);
   void sync();
   void commit();
   // The job's thread does it; what it throws is the job's failure, and `then` its state after it.
@@ -92,8 +91,8 @@ class Saver {
   Rank& rank_;
   const RunConfig& config_;
   StateFiles files_;
-  std::vector<float> host_;  // what is read at once
-  std::mutex mutex_;         // of the job's state and failure
+  StateReader reader_;
+  std::mutex mutex_;  // of the job's state and failure
   std::condition_variable changed_;
   std::unique_ptr<Job> job_;  // null: none is under way
 };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ops/exact_sum.h"
+#include "params/state_reader.h"
 
 namespace orthant {
 namespace {
@@ -14,15 +15,11 @@ namespace {
 constexpr std::int64_t kChunk = 1 << 16;             // elements copied to the host at once
 constexpr std::int64_t kHashMask = (1LL << 48) - 1;  // sums of as many as there are ranks fit
 
-// Calls visit(first, values) for one piece of the tensor after another.
-template <class Visit>
-void for_pieces(Rank& rank, Device& home, const Tensor& tensor, const Visit& visit) {
-  std::vector<float> host(static_cast<std::size_t>(std::min(kChunk, tensor.count())));
-  for (std::int64_t first = 0; first < tensor.count(); first += kChunk) {
-    const std::int64_t count = std::min(kChunk, tensor.count() - first);
-    const std::span<float> values(host.data(), static_cast<std::size_t>(count));
-    read_back(home, values, tensor.flat(first, count));
-    visit(first, std::span<const float>(values));
+// Calls visit(first, read(first, number)) for one run of `count` elements after another.
+template <class Read, class Visit>
+void for_runs(Rank& rank, std::int64_t count, const Read& read, const Visit& visit) {
+  for (std::int64_t first = 0; first < count; first += kChunk) {
+    visit(first, read(first, std::min(kChunk, count - first)));
     rank.mesh().world().sign_of_life(0);
   }
 }
@@ -60,15 +57,18 @@ std::vector<double> TensorSurvey::square_sums(What what) {
   const auto limbs_of = [&limbs](std::size_t place) {
     return NormLimbs(limbs.data() + place * kLimbs, kLimbs);
   };
+  StateReader reader(rank_.device(), kChunk);
   for (const ParamStore::Owned& owned : rank_.store().owned()) {
-    const bool is_weight = what == What::kWeight;
     const NormLimbs sum = limbs_of(place_of(owned.piece.name));
-    for_pieces(rank_, is_weight ? *owned.home : rank_.device(),
-               is_weight ? owned.weight : owned.grad,
-               [sum](std::int64_t /*first*/, std::span<const float> values) {
-                 add_squares(sum, values);
-                 carry_over(sum);
-               });
+    const auto read = [&](std::int64_t first, std::int64_t count) {
+      if (what == What::kWeight) return reader.weights(owned, first, count);
+      return reader.values(rank_.device(), owned.grad.flat(first, count));
+    };
+    for_runs(rank_, owned.piece.count, read,
+             [sum](std::int64_t /*first*/, std::span<const float> values) {
+               add_squares(sum, values);
+               carry_over(sum);
+             });
   }
   rank_.sum_over_ranks(limbs);
   std::vector<double> sums;
@@ -86,15 +86,19 @@ void TensorSurvey::hash_values() {
   const auto column = static_cast<std::size_t>(mesh.coord(Axis::kTp));
   std::vector<std::int64_t> own(num_slots, -1);  // of what is here whole
   hashes_.assign(num_slots * static_cast<std::size_t>(tp_), 0);
+  StateReader reader(rank_.device(), kChunk);
   for (const ParamStore::Held& held : rank_.store().held()) {
     const std::size_t slot = held.is_second ? params_.size() : place_of(held.param->spec.name);
     std::int64_t sum = 0;
-    for_pieces(rank_, rank_.device(), held.value,
-               [&sum, &held](std::int64_t first, std::span<const float> values) {
-                 for (const float value : values) {
-                   sum = (sum + hash_of(held.first + first++, value)) & kHashMask;
-                 }
-               });
+    const auto read = [&](std::int64_t first, std::int64_t count) {
+      return reader.values(rank_.device(), held.value.flat(first, count));
+    };
+    for_runs(rank_, held.value.count(), read,
+             [&sum, &held](std::int64_t first, std::span<const float> values) {
+               for (const float value : values) {
+                 sum = (sum + hash_of(held.first + first++, value)) & kHashMask;
+               }
+             });
     if (held.is_whole) own[slot] = sum;
     if (held.is_whole && mesh.coord(Axis::kDp) != 0) continue;
     hashes_[slot * static_cast<std::size_t>(tp_) + column] = sum;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "model/canonical.h"
+#include "params/state_reader.h"
 #include "train/run_data.h"
 #include "train/save.h"
 #include "train/saver.h"

@@ -72,6 +72,18 @@ TEST_F(Resume, AfterALimitOfTimeNoBitDiffers) {
   EXPECT_EQ(losses("log"), losses("log0"));
 }
 
+TEST_F(Resume, OfSplitMastersDiffersInNoBit) {
+  const std::vector<std::string> options = {"--precision.compute=bf16", "--precision.master=split",
+                                            "--layout.offload=optimizer",
+                                            "--layout.offload_fraction=0.5", "--layout.ranks=2"};
+  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+  expect_trains(with(options, {"--train.max_minutes=1e-6"}));
+  EXPECT_EQ(losses("log").size(), 1U);
+  expect_trains(options);
+  EXPECT_EQ(losses("log"), losses("log0"));
+  EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+}
+
 // Scale, rounding by chance, gathered weights and the host's state all go on where they were.
 TEST_F(Resume, OfEverythingNarrowShardedAndOffloadedDiffersInNoBit) {
   const std::vector<std::string> options = {

@@ -147,5 +147,60 @@ TEST_F(CheckpointLayouts, TwoChangesInTheMiddleKeepTheLosses) {
   }
 }
 
+Options in_bf16(Options layout, const char* masters) {
+  layout.emplace_back("--precision.compute=bf16");
+  layout.push_back(fmt::format("--precision.master={}", masters));
+  return layout;
+}
+
+// The files have joined masters, so that no layout, and no whole master, reads other bits.
+TEST_F(CheckpointLayouts, SplitMastersLoadTheirBitsEverywhere) {
+  for (const std::size_t from : {std::size_t{7}, std::size_t{11}}) {
+    const std::string saved = "from" + std::to_string(from);
+    pass(in_bf16(layouts()[from], "split"), "", 1, 2, saved);
+    const auto expected = files_of(saved);
+    ASSERT_FALSE(expected.empty());
+    for (const std::size_t to : {0, 2, 4, 5, 11}) {
+      for (const char* masters : {"split", "fp32"}) {
+        pass(in_bf16(layouts()[to], masters), saved, 3, 2, "to");
+        EXPECT_TRUE(files_of("to") == expected) << "from layout " << from << " to " << to;
+        fs::remove_all(at("to"));
+      }
+    }
+  }
+}
+
+TEST_F(CheckpointLayouts, SplitMastersGoOnWithTheSameBits) {
+  const Options one = in_bf16(layouts()[0], "split");
+  const std::vector<double> expected = pass(one, "", 1, 6, "unchanged");
+  std::vector<double> losses = pass(one, "", 1, 3, "stopped");
+  const Options offloaded =
+      in_bf16({"--layout.ranks=2", "--layout.pp=2", "--layout.offload=optimizer"}, "split");
+  for (const auto& [layout, step] : {std::pair(offloaded, 4), {one, 5}, {offloaded, 6}}) {
+    losses.push_back(pass(layout, "stopped", step, step, "stopped").at(0));
+  }
+  EXPECT_EQ(losses, expected);
+  const auto last = [this](const std::string& dir) {
+    return files_of(dir + "/step-00000006");
+  };
+  EXPECT_FALSE(last("unchanged").empty());
+  EXPECT_TRUE(last("stopped") == last("unchanged"));
+}
+
+TEST_F(CheckpointLayouts, SplitAndWholeMastersGoOnFromEachOther) {
+  for (const auto& [first, second] : {std::pair("fp32", "split"), {"split", "fp32"}}) {
+    const Options before = in_bf16(layouts()[0], first);
+    const Options after = in_bf16(layouts()[0], second);
+    const std::string name = fmt::format("{}-{}", first, second);
+    const std::vector<double> expected = pass(before, "", 1, 6, name + "-unchanged");
+    std::vector<double> losses = pass(before, "", 1, 3, name);
+    const auto rest = pass(after, name, 4, 6, name);
+    losses.insert(losses.end(), rest.begin(), rest.end());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], 1e-4) << name << " step " << i + 1;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace orthant::test

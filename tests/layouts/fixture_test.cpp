@@ -138,19 +138,23 @@ TEST_P(FixturesOnCuda, DepthChangesNoBit) {
 TEST_P(FixturesOnCuda, OffloadChangesNoBit) {
   struct Case {
     DType compute;
+    DType master;
     DType state;  // of moments and gradients
     std::array<int, 3> layout;
   };
-  for (const Case& one :
-       {Case{DType::kF32, DType::kF32, {1, 2, 1}}, Case{DType::kBF16, DType::kF32, {1, 1, 1}},
-        Case{DType::kBF16, DType::kBF16, {2, 1, 2}}}) {
-    SCOPED_TRACE(
-        fmt::format("{}, moments and gradients in {}", name_of(one.compute), name_of(one.state)));
+  for (const Case& one : {Case{DType::kF32, DType::kF32, DType::kF32, {1, 2, 1}},
+                          Case{DType::kBF16, DType::kF32, DType::kF32, {1, 1, 1}},
+                          Case{DType::kBF16, DType::kF32, DType::kBF16, {2, 1, 2}},
+                          Case{DType::kBF16, DType::kI16, DType::kF32, {1, 1, 1}},
+                          Case{DType::kBF16, DType::kI16, DType::kBF16, {1, 1, 2}}}) {
+    SCOPED_TRACE(fmt::format("{}, masters in {}, moments and gradients in {}", name_of(one.compute),
+                             name_of(one.master), name_of(one.state)));
     const auto run = [&](const char* offload, double fraction) {
       return curve(one.layout, 2, one.compute, [&](RankConfig& config) {
         config.target = Target::kCudaDeterministic;
         config.layout.offload = offload;
         config.layout.offload_fraction = fraction;
+        config.master = one.master;
         config.moments = one.state;
         config.grads = one.state;
       });

@@ -27,10 +27,11 @@ struct State final : ParamSource {
 
   void add(Rank& rank) {
     for (const ParamStore::Owned& owned : rank.store().owned()) {
-      const std::array held = {owned.weight, owned.m, owned.v};
-      for (std::size_t i = 0; i < held.size(); ++i) {
-        std::vector<float> here(static_cast<std::size_t>(owned.piece.count));
-        read_back(*owned.home, here, held[i]);
+      StateReader reader(rank.device(), owned.piece.count);
+      const std::array moments = {owned.m, owned.v};
+      for (std::size_t i = 0; i < kStates.size(); ++i) {
+        const std::span<const float> here = i == 0 ? reader.weights(owned, 0, owned.piece.count)
+                                                   : reader.values(*owned.home, moments[i - 1]);
         std::vector<float>& whole = tensors[i][owned.piece.name];
         whole.resize(static_cast<std::size_t>(owned.piece.global.count()));
         for (const Run& run : runs_of(owned.piece)) {

@@ -25,6 +25,13 @@ struct RecomputeChoice {
   int blocks;
   bool splits_inputs;
 };
+// Of bf16 the reference, in fp32 or more, is so far away.
+struct PrecisionChoice {
+  DType compute;
+  DType master;
+  double loss_error;
+  double norm_error;  // relative
+};
 struct ScheduleAndParts {
   const char* name;
   int virtual_stages;
@@ -50,6 +57,8 @@ inline const std::vector<OffloadChoice> kOffload = {
     {"none", 1}, {"stash", 1}, {"stash", 0.5}, {"optimizer", 1}, {"optimizer", 0.4}};
 inline const std::vector<int> kMicroBatches = {1, 2, 4};
 inline const std::vector<const char*> kStages = {"even", "balanced", "list"};
+inline const std::vector<PrecisionChoice> kPrecision = {{DType::kF32, DType::kF32, 1e-5, 1e-4},
+                                                        {DType::kBF16, DType::kI16, 2e-2, 2e-2}};
 
 enum Option {
   kModel,
@@ -60,17 +69,19 @@ enum Option {
   kRecomputed,
   kOffloaded,
   kMicro,
-  kDepth
+  kDepth,
+  kTypes
 };
-inline constexpr std::size_t kNumOptions = 9;
+inline constexpr std::size_t kNumOptions = 10;
 using Combination = std::array<int, kNumOptions>;  // of each option the place of its value
 
 inline Combination sizes() {
   const auto size = [](const auto& values) {
     return static_cast<int>(values.size());
   };
-  return {size(kModels),  size(kMeshes),       size(kSchedules), 2, size(kZero), size(kRecompute),
-          size(kOffload), size(kMicroBatches), size(kStages)};
+  return {size(kModels), size(kMeshes),    size(kSchedules), 2,
+          size(kZero),   size(kRecompute), size(kOffload),   size(kMicroBatches),
+          size(kStages), size(kPrecision)};
 }
 
 template <class Values>
@@ -90,11 +101,13 @@ inline std::string text_of(const Combination& c) {
   const OffloadChoice& offload = value_of(kOffload, c, kOffloaded);
   return fmt::format(
       "{}, tp {} pp {} dp {}, {} x{}, rows {}, zero {} {}, recompute {} {}{}, offload {} {}, "
-      "micro-batch {}, stages {}",
+      "micro-batch {}, stages {}, {}, masters in {}",
       value_of(kModels, c, kModel), mesh.tp, mesh.pp, mesh.dp, schedule, parts,
       c[kRows] == 1 ? "split" : "whole", zero, gather, recompute.what, recompute.blocks,
       recompute.splits_inputs ? " split" : "", offload.what, offload.fraction,
-      value_of(kMicroBatches, c, kMicro), value_of(kStages, c, kDepth));
+      value_of(kMicroBatches, c, kMicro), value_of(kStages, c, kDepth),
+      name_of(value_of(kPrecision, c, kTypes).compute),
+      name_of(value_of(kPrecision, c, kTypes).master));
 }
 
 // What no run can be: fewer blocks than parts, more sequences than the batch has, and the one pair

@@ -24,13 +24,23 @@ struct Subject {
   std::vector<double> loss, norm;  // of one rank's float64 or, for odd models, formula backend
 };
 
-Training training_of(const Subject& subject, const Mesh3& mesh, int micro_batch, bool splits_rows,
+// Of those that change the numbers.
+struct Numerics {
+  int micro_batch = 1;
+  bool splits_rows = false;
+  DType compute = DType::kF32;
+  DType master = DType::kF32;
+};
+
+Training training_of(const Subject& subject, const Mesh3& mesh, const Numerics& numerics,
                      const std::string& ops) {
   const Case c{.model = subject.model,
                .seq_length = subject.seq_length,
-               .split_rows = splits_rows,
+               .compute = numerics.compute,
+               .split_rows = numerics.splits_rows,
                .by_document = subject.by_document};
-  Training training = training_of(c, mesh.tp, mesh.pp, mesh.dp, micro_batch);
+  Training training = training_of(c, mesh.tp, mesh.pp, mesh.dp, numerics.micro_batch);
+  training.config.master = numerics.master;
   training.steps = kSteps;
   training.ops = ops;
   training.config.target = target_of(ops, true);
@@ -49,7 +59,7 @@ Subject odd_model(const std::string& family) {
   subject.tokens = random_stream(subject.model.vocab);
   subject.seq_length = 16;
   subject.by_document = true;
-  const Training reference = training_of(subject, {1, 1, 1}, 1, false, "ref");
+  const Training reference = training_of(subject, {1, 1, 1}, {}, "ref");
   const Curve curve = train(reference, *subject.source, subject.tokens);
   subject.loss = curve.loss;
   subject.norm = curve.norm;
@@ -85,10 +95,17 @@ std::vector<std::int64_t> uneven(std::int64_t blocks, std::int64_t parts) {
   return counts;
 }
 
+Numerics numerics_of(const Combination& c) {
+  const PrecisionChoice& types = value_of(kPrecision, c, kTypes);
+  return {.micro_batch = value_of(kMicroBatches, c, kMicro),
+          .splits_rows = c[kRows] == 1,
+          .compute = types.compute,
+          .master = types.master};
+}
+
 Training training_of(const Combination& c, const Subject& subject, const std::string& ops) {
   const Mesh3& mesh = value_of(kMeshes, c, kMesh);
-  Training training =
-      training_of(subject, mesh, value_of(kMicroBatches, c, kMicro), c[kRows] == 1, ops);
+  Training training = training_of(subject, mesh, numerics_of(c), ops);
   LayoutConfig& layout = training.config.layout;
   layout.schedule = value_of(kSchedules, c, kSchedule).name;
   layout.virtual_stages = value_of(kSchedules, c, kSchedule).virtual_stages;
@@ -111,11 +128,12 @@ Training training_of(const Combination& c, const Subject& subject, const std::st
 // offloaded, the lower ZeRO stage of its group.
 struct Plain {
   std::string model;
-  int tp, dp, micro_batch, zero_stage;
-  bool splits_rows;
+  int tp, dp, zero_stage;
+  Numerics numerics;
   friend bool operator<(const Plain& a, const Plain& b) {
     const auto fields = [](const Plain& p) {
-      return std::tie(p.model, p.tp, p.dp, p.micro_batch, p.zero_stage, p.splits_rows);
+      return std::tie(p.model, p.tp, p.dp, p.zero_stage, p.numerics.micro_batch,
+                      p.numerics.splits_rows, p.numerics.compute, p.numerics.master);
     };
     return fields(a) < fields(b);
   }
@@ -123,20 +141,19 @@ struct Plain {
 
 Plain plain_of(const Combination& c) {
   const Mesh3& mesh = value_of(kMeshes, c, kMesh);
-  const int micro_batch = value_of(kMicroBatches, c, kMicro);
-  const bool adds_per_micro =
-      value_of(kZero, c, kZeroStage).first >= 2 && mesh.dp > 1 && micro_batch * mesh.dp < kBatch;
+  Numerics numerics = numerics_of(c);
+  numerics.splits_rows = numerics.splits_rows && mesh.tp > 1;
+  const bool adds_per_micro = value_of(kZero, c, kZeroStage).first >= 2 && mesh.dp > 1 &&
+                              numerics.micro_batch * mesh.dp < kBatch;
   return {.model = value_of(kModels, c, kModel),
           .tp = mesh.tp,
           .dp = mesh.dp,
-          .micro_batch = micro_batch,
           .zero_stage = adds_per_micro ? 2 : 0,
-          .splits_rows = c[kRows] == 1 && mesh.tp > 1};
+          .numerics = numerics};
 }
 
 Curve run_plain(const Plain& plain, const Subject& subject, const std::string& ops) {
-  Training training =
-      training_of(subject, {plain.tp, 1, plain.dp}, plain.micro_batch, plain.splits_rows, ops);
+  Training training = training_of(subject, {plain.tp, 1, plain.dp}, plain.numerics, ops);
   training.config.layout.zero_stage = plain.zero_stage;
   return train(training, *subject.source, subject.tokens);
 }
@@ -148,9 +165,10 @@ void check(const Combination& c, const std::string& ops, std::map<Plain, Curve>&
   const Curve curve = train(training_of(c, subject, ops), *subject.source, subject.tokens);
   EXPECT_EQ(curve.memory_fault, "");
   EXPECT_EQ(curve.ledger_fault, "");
+  const PrecisionChoice& types = value_of(kPrecision, c, kTypes);
   for (std::size_t i = 0; i < kSteps; ++i) {
-    EXPECT_NEAR(curve.loss.at(i), subject.loss[i], 1e-5) << "step " << i + 1;
-    EXPECT_NEAR(curve.norm.at(i) / subject.norm[i], 1, 1e-4) << "step " << i + 1;
+    EXPECT_NEAR(curve.loss.at(i), subject.loss[i], types.loss_error) << "step " << i + 1;
+    EXPECT_NEAR(curve.norm.at(i) / subject.norm[i], 1, types.norm_error) << "step " << i + 1;
   }
   const Curve& base = plains.at(plain);
   EXPECT_EQ(curve.loss, base.loss) << "bits of the losses";

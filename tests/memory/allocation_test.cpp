@@ -71,7 +71,8 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int fd, 
 namespace orthant::test {
 namespace {
 
-void expect_quiet_steps(const ModelConfig& model, int tp, int pp, int dp, DType compute) {
+void expect_quiet_steps(const ModelConfig& model, int tp, int pp, int dp, DType compute,
+                        DType master = DType::kF32) {
   RankConfig config;
   config.model = model;
   config.layout.ranks = tp * pp * dp;
@@ -79,6 +80,7 @@ void expect_quiet_steps(const ModelConfig& model, int tp, int pp, int dp, DType 
   config.layout.pp = pp;
   config.seq_length = 32;
   config.compute = compute;
+  config.master = master;
   config.max_micros = 4 / dp;
   const std::vector<std::int32_t> stream(4000, 7);
   ThreadWorld world(config.layout.ranks, 60);
@@ -126,6 +128,7 @@ TEST(Allocation, NoneAfterTheFirstStep) {
   expect_quiet_steps(preset("tiny-gpt"), 1, 1, 1, DType::kF32);
   expect_quiet_steps(preset("tiny-llama"), 2, 2, 2, DType::kF32);
   expect_quiet_steps(preset("tiny-bloom"), 1, 2, 1, DType::kBF16);
+  expect_quiet_steps(preset("tiny-llama"), 1, 1, 2, DType::kBF16, DType::kI16);
 }
 
 TEST(Allocation, CountingSeesALargeBlock) {

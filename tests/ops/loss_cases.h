@@ -89,14 +89,20 @@ inline void add_cross_entropy_fwd_cases(OpCases& cases) {
   }
 }
 
+enum class Masters : std::uint8_t { kAreValues, kBesideValues, kSplit };
+
 // `state_type`: of moments and gradient.
-inline OpCase adamw_case(std::int64_t N, bool has_value, std::int64_t skip, DType state_type) {
-  const std::string variant =
-      std::string(has_value ? "bf16" : "f32") + (skip != 0 ? "_skipped" : "");
+inline OpCase adamw_case(std::int64_t N, Masters masters, std::int64_t skip, DType state_type) {
+  const bool is_split = masters == Masters::kSplit;
+  const bool has_value = masters != Masters::kAreValues;
+  const std::string variant = std::string(has_value ? "bf16" : "f32") + (is_split ? "_split" : "") +
+                              (skip != 0 ? "_skipped" : "");
   return {case_name("adamw", state_type, {N}, variant), [=](OpBed& bed) {
             const StepState state = {
                 .step = 5, .seed = 77, .lr = 1e-2, .clip_factor = 0.7, .skip = skip, .updates = 3};
-            const Tensor master = bed.normal("master", {N}, DType::kF32);
+            const Tensor master = is_split
+                                      ? bed.whole("remainder", {N}, DType::kI16, -0x8000, 0x7fff)
+                                      : bed.normal("master", {N}, DType::kF32);
             std::vector<double> squares;
             for (std::int64_t i = 0; i < N; ++i) {
               const double g = normal(OpBed::kSeed, 3, static_cast<std::uint64_t>(i));
@@ -141,10 +147,10 @@ inline void add_update_cases(OpCases& cases) {
          }});
   }
   for (const std::int64_t N : {1, 7, 64, 1003}) {
-    for (const bool has_value : {false, true}) {
+    for (const Masters masters : {Masters::kAreValues, Masters::kBesideValues, Masters::kSplit}) {
       for (const std::int64_t skip : {0, 1}) {
         for (const DType state_type : {DType::kF32, DType::kBF16}) {
-          cases.push_back(adamw_case(N, has_value, skip, state_type));
+          cases.push_back(adamw_case(N, masters, skip, state_type));
         }
       }
     }

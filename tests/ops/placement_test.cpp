@@ -127,6 +127,42 @@ TEST_P(Placement, AdamW) {
   }
 }
 
+TEST_P(Placement, AdamWOfSplitMasters) {
+  if (type() != DType::kBF16) GTEST_SKIP() << "masters are split beside values in bf16";
+  const Tensor grad = bed().normal("grad", {N}, DType::kF32);
+  const Tensor first_value = bed().normal("master", {N}, DType::kBF16);
+  const Tensor first_master = bed().whole("remainder", {N}, DType::kI16, -0x8000, 0x7fff);
+  const Tensor value = bed().out({N}, DType::kBF16);
+  const Tensor master = bed().out({N}, DType::kI16);
+  const Tensor m = bed().out({N}, DType::kF32);
+  const Tensor v = bed().out({N}, DType::kF32);
+  const Tensor state = bed().step_state({.lr = 1e-2, .clip_factor = 0.7, .skip = 0, .updates = 3});
+  const auto copy = [](const Tensor& to, const Tensor& from) {
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+  };
+  for (const Tensor& out : {master, value}) {
+    expect_same_bits(out, [&](std::int64_t first, std::int64_t count) {
+      const auto part = [&](const Tensor& tensor) {
+        return tensor.flat(first, count);
+      };
+      copy(part(master), part(first_master));
+      copy(part(value), part(first_value));
+      bed().run(Zero{.y = part(m)});
+      bed().run(Zero{.y = part(v)});
+      bed().run(AdamW{.master = part(master),
+                      .m = part(m),
+                      .v = part(v),
+                      .value = part(value),
+                      .grad = part(grad),
+                      .step_state = state,
+                      .beta1 = 0.9,
+                      .beta2 = 0.95,
+                      .eps = 1e-8,
+                      .weight_decay = 0.1});
+    });
+  }
+}
+
 // A row of a norm does not depend on the rows beside it: sequence parallelism cuts between rows.
 TEST_P(Placement, RowsOfNorm) {
   const std::int64_t C = 33;

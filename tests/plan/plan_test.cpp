@@ -49,19 +49,23 @@ std::string all_of(const Plan& plan) {
 
 // Of a GPT of 7.4 B parameters at dp 64, as in the ZeRO paper: weights 2 bytes, gradients 2 or 4,
 // master and moments 12, each sharded from its stage on. 7.5 B would be 120 GB, 31.4, 16.6 and 1.9
-// with gradients of 2 bytes, and 135 GB with those of 4.
+// with gradients of 2 bytes, and 135 GB with those of 4. Split masters take 2 bytes less.
 TEST(Plan, StatesOfZeroAreThoseOfTheFormula) {
   struct Case {
+    const char* master;
     const char* grads;
     int stage;
     double bytes;
   };
-  for (const Case& c : {Case{"bf16", 0, 16},
-                        {"bf16", 1, 4 + 12.0 / 64},
-                        {"bf16", 2, 2 + 14.0 / 64},
-                        {"bf16", 3, 16.0 / 64},
-                        {"fp32", 0, 18},
-                        {"fp32", 1, 6 + 12.0 / 64}}) {
+  for (const Case& c : {Case{"fp32", "bf16", 0, 16},
+                        {"fp32", "bf16", 1, 4 + 12.0 / 64},
+                        {"fp32", "bf16", 2, 2 + 14.0 / 64},
+                        {"fp32", "bf16", 3, 16.0 / 64},
+                        {"fp32", "fp32", 0, 18},
+                        {"fp32", "fp32", 1, 6 + 12.0 / 64},
+                        {"split", "bf16", 0, 14},
+                        {"split", "fp32", 1, 6 + 10.0 / 64},
+                        {"split", "fp32", 3, 16.0 / 64}}) {
     Plan plan;
     RunConfig& config = plan.request.job.config;
     config.model = family_defaults("gpt");
@@ -75,11 +79,13 @@ TEST(Plan, StatesOfZeroAreThoseOfTheFormula) {
     config.train.global_batch = 64;
     config.train.seq_length = 128;
     config.precision.compute = "bf16";
+    config.precision.master = c.master;
     config.precision.grad_accum = c.grads;
     validate(config);
     plan.memory = plan_run(rank_config(config), 0);
     const double gb = static_cast<double>(count_parameters(config.model)) * 1e-9 * c.bytes;
-    EXPECT_NEAR(state_gb(plan) / gb, 1, 0.005) << "ZeRO-" << c.stage << ", gradients " << c.grads;
+    EXPECT_NEAR(state_gb(plan) / gb, 1, 0.005)
+        << "ZeRO-" << c.stage << ", masters " << c.master << ", gradients " << c.grads;
   }
 }
 

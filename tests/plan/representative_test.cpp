@@ -108,6 +108,7 @@ RankConfig random_config(std::uint64_t number) {
   config.seq_length = 16;
   config.max_micros = draw.of({1, 3, 4});
   config.compute = draw.of({DType::kF32, DType::kBF16});
+  if (config.compute == DType::kBF16) config.master = draw.of({DType::kF32, DType::kI16});
   config.moments = draw.of({DType::kF32, DType::kBF16});
   config.grads = draw.of({DType::kF32, DType::kBF16});
   config.target = draw.of({Target::kHost, Target::kCuda});

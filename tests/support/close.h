@@ -79,8 +79,8 @@ inline void expect_close(const Tensor& actual, const Tensor& expected, double to
     one(a.clip_factor, e.clip_factor, "clip_factor");
     return;
   }
-  const bool is_whole = expected.dtype == DType::kI32 || expected.dtype == DType::kI64 ||
-                        expected.dtype == DType::kU8;
+  const bool is_whole = expected.dtype == DType::kI16 || expected.dtype == DType::kI32 ||
+                        expected.dtype == DType::kI64 || expected.dtype == DType::kU8;
   expect_close(values_of(actual), values_of(expected), expected.shape, is_whole ? 0 : tol, name);
 }
 

@@ -18,6 +18,7 @@
 #include "comm/backends.h"
 #include "hf/hf_config.h"
 #include "hf/hf_source.h"
+#include "params/state_reader.h"
 #include "train/dry_run.h"
 #include "train/rank.h"
 
@@ -163,10 +164,9 @@ inline void gather(Rank& rank, bool grads, std::map<std::string, std::vector<flo
   for (const ParamStore::Owned& owned : rank.store().owned()) {
     auto& whole = into[owned.piece.name];
     whole.resize(static_cast<std::size_t>(owned.piece.global.count()));
-    const Tensor& tensor = grads ? owned.grad : owned.weight;
-    std::vector<float> values(static_cast<std::size_t>(tensor.count()));
-    Device& home = grads ? rank.device() : *owned.home;
-    home.to_host(std::as_writable_bytes(std::span(values)), tensor);
+    StateReader reader(rank.device(), owned.piece.count);
+    const std::span<const float> values = grads ? reader.values(rank.device(), owned.grad)
+                                                : reader.weights(owned, 0, owned.piece.count);
     for (const Run& run : runs_of(owned.piece)) {
       std::copy_n(values.begin() + run.local, run.count, whole.begin() + run.global);
     }

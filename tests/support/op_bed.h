@@ -18,6 +18,7 @@
 #include "mem/device.h"
 #include "mem/in_flight.h"
 #include "ops/ops.h"
+#include "ops/split_master.h"
 
 namespace orthant {
 
@@ -105,6 +106,8 @@ class OpBed {
     const Tensor tensor = zeros(shape, dtype);
     if (dtype == DType::kI64) {
       put(tensor, std::vector<std::int64_t>(values.begin(), values.end()));
+    } else if (dtype == DType::kI16) {
+      put(tensor, std::vector<std::int16_t>(values.begin(), values.end()));
     } else {
       put(tensor, std::vector<std::int32_t>(values.begin(), values.end()));
     }
@@ -167,12 +170,23 @@ inline std::vector<double> values_of(const Tensor& tensor) {
       case DType::kF64: values[i] = tensor.ptr<const double>()[i]; break;
       case DType::kF32: values[i] = tensor.ptr<const float>()[i]; break;
       case DType::kBF16: values[i] = static_cast<float>(tensor.ptr<const BFloat16>()[i]); break;
+      case DType::kI16: values[i] = tensor.ptr<const std::int16_t>()[i]; break;
       case DType::kI32: values[i] = tensor.ptr<const std::int32_t>()[i]; break;
       case DType::kI64: values[i] = static_cast<double>(tensor.ptr<const std::int64_t>()[i]); break;
       default: values[i] = static_cast<double>(tensor.ptr<const std::uint8_t>()[i]);
     }
   }
   return values;
+}
+
+// Masters that are split, in host memory.
+inline std::vector<double> joined_masters(const Tensor& remainders, const Tensor& values) {
+  std::vector<double> masters(static_cast<std::size_t>(values.count()));
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    masters[i] =
+        joined_master(values.ptr<const BFloat16>()[i], remainders.ptr<const std::int16_t>()[i]);
+  }
+  return masters;
 }
 
 inline StepState state_of(const Tensor& tensor) {

@@ -54,6 +54,27 @@ TEST(Fit, RanksThatShareADeviceNeedItTogether) {
   EXPECT_TRUE(run.check({most, most}, 2).fits);
 }
 
+// Where values are in bf16 they save two bytes a parameter; fp32 has no value apart.
+TEST(Fit, SplitMastersAreOfferedWhereTheyHelp) {
+  for (const auto& [compute, helps] : {std::pair("bf16", true), {"fp32", false}, {"fp16", false}}) {
+    Job job = Planned(1).job;
+    job.config.precision.compute = compute;
+    const RunPlan plan = plan_run(rank_config(job), eval_micros(job));
+    const std::int64_t needed = plan.of(0).whole.device_bytes();
+    const std::vector<Remedy> remedies =
+        find_remedies(job, plan, {.devices = {needed - 1}, .ranks_per_host = 1});
+    const std::vector<std::string> options = {"precision.master=split"};
+    const auto found = std::find_if(remedies.begin(), remedies.end(), [&](const Remedy& remedy) {
+      return remedy.options == options;
+    });
+    ASSERT_EQ(found != remedies.end(), helps) << compute;
+    if (!helps) continue;
+    EXPECT_TRUE(found->fits);
+    EXPECT_NEAR(static_cast<double>(found->saved),
+                2 * static_cast<double>(count_parameters(job.config.model)), 1e4);
+  }
+}
+
 TEST(Fit, EverySourceOfAnEvaluationHasItsSamplesOnTheHost) {
   Job job = Planned(1).job;
   job.config.train.eval_interval = 1;

@@ -172,6 +172,8 @@ TEST_F(LayoutCheck, PassesWithEveryStageOfZero) {
 
 TEST_F(LayoutCheck, PassesInEveryType) {
   for (const char* family : kFamilies) {
+    expect_passes(family, {"--layout.ranks=4", "--layout.pp=2", "--layout.offload=optimizer",
+                           "--precision.compute=bf16", "--precision.master=split"});
     for (const char* type : {"bf16", "fp16"}) {
       const std::string compute = fmt::format("--precision.compute={}", type);
       expect_passes(family, {"--layout.ranks=2", "--layout.pp=2", compute});

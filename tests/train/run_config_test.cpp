@@ -280,6 +280,8 @@ TEST(RunConfig, UnknownWordsNameTheNearest) {
        "layout.stages='evenly' is not known; did you mean 'even'? Known are even, balanced"},
       {{"--precision.compute=fp23"},
        "precision.compute='fp23' is not known; did you mean 'fp32'? Known are fp32, bf16, fp16"},
+      {{"--precision.master=spilt"},
+       "precision.master='spilt' is not known; did you mean 'split'? Known are fp32, split"},
       {{"--device.kind=cud"},
        "device.kind='cud' is not known; did you mean 'cuda'? Known are cpu, cuda"},
       {{"--optimizer.decay=cosin"},
@@ -304,6 +306,20 @@ TEST(RunConfig, OptionsThatGoTogetherAreTaken) {
             "no error");
   EXPECT_EQ(parse_error("[data]\nmax_documents = 4"), "no error");
   EXPECT_EQ(parse_error("[layout]\nsequence_parallel = true"), "no error");
+}
+
+TEST(RunConfig, SplitMastersNeedWeightsInBf16) {
+  const auto refused = [](const char* compute) {
+    return fmt::format(
+        "precision.master='split' needs weights in bf16, the upper half of their masters, but "
+        "precision.compute='{}'; use precision.compute='bf16' or precision.master='fp32'",
+        compute);
+  };
+  expect_messages({
+      {{"--precision.master=split"}, refused("fp32")},
+      {{"--precision.master=split", "--precision.compute=fp16"}, refused("fp16")},
+  });
+  EXPECT_EQ(parse_error("[precision]\ncompute = 'bf16'\nmaster = 'split'"), "no error");
 }
 
 TEST(RunConfig, NumbersOutOfRangeAreRefused) {

@@ -12,6 +12,7 @@
 #include "ops/cpu/random_words.h"
 #include "ops/exact_sum.h"
 #include "ops/random_rounding.h"
+#include "ops/split_master.h"
 
 namespace orthant::cpu::ORTHANT_LEVEL {
 namespace {
@@ -112,15 +113,43 @@ struct RoundedMoments {
   }
 };
 
+// How master weights are kept: in f32, beside a value of another type, ...
+template <class T>
+struct WholeMasters {
+  float* masters;
+  T* values;  // null: the masters are the values
+
+  Floats get(std::int64_t i, auto lanes) const { return load(masters + i, lanes); }
+  void keep(std::int64_t i, Floats master, auto lanes) const {
+    store(masters + i, master, lanes);
+    if (values != nullptr) store(values + i, master, lanes);
+  }
+};
+
+// ... or in what their values lack.
+struct SplitMasters {
+  std::uint16_t* remainders;
+  BFloat16* values;
+
+  Floats get(std::int64_t i, auto lanes) const {
+    const Ints upper = bits_of(load(values + i, lanes));
+    return floats_of(joined_master(upper, load_halves(remainders + i, lanes)));
+  }
+  void keep(std::int64_t i, Floats master, auto lanes) const {
+    const Ints upper = to_bfloat16(master) << 16;
+    store(values + i, master, lanes);
+    store_halves(remainders + i, master_remainder(bits_of(master), upper), lanes);
+  }
+};
+
 inline Floats load_grad(const AdamW& a, std::int64_t i, auto lanes) {
   if (a.grad.dtype == DType::kBF16) return load(a.grad.ptr<const BFloat16>() + i, lanes);
   return load(a.grad.ptr<const float>() + i, lanes);
 }
 
-template <class T, class Moments, class Lanes>
-inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, const Moments& moments,
-                        std::int64_t i, Lanes lanes) {
-  float* const master_at = a.master.ptr<float>() + i;
+template <class Masters, class Moments, class Lanes>
+inline void adam_vector(const AdamW& a, const AdamNumbers& n, const Masters& masters,
+                        const Moments& moments, std::int64_t i, Lanes lanes) {
   auto* const m_at = a.m.ptr<typename Moments::Element>() + i;
   auto* const v_at = a.v.ptr<typename Moments::Element>() + i;
   const Floats g = load_grad(a, i, lanes) * splat(n.clip);
@@ -128,25 +157,24 @@ inline void adam_vector(const AdamW& a, const AdamNumbers& n, T* value, const Mo
   const Floats v = fma(splat(n.beta2), load(v_at, lanes), (splat(n.rest2) * g) * g);
   const Floats divisor = fma(sqrt(v), splat(n.root), splat(n.eps));
   const Floats step = (splat(n.rate) * m) / divisor;
-  const Floats before = load(master_at, lanes);
+  const Floats before = masters.get(i, lanes);
   const Floats master = before - fma(splat(n.decay), before, step);
   moments.keep(m_at, m, v_at, v, i, lanes);
-  store(master_at, master, lanes);
-  if (value != nullptr) store(value + i, master, lanes);
+  masters.keep(i, master, lanes);
 }
 
-template <class T>
-void adam_share(const AdamW& a, const AdamNumbers& n, T* value, std::int64_t first,
+template <class Masters>
+void adam_share(const AdamW& a, const AdamNumbers& n, const Masters& masters, std::int64_t first,
                 std::int64_t last) {
   for_vectors(last - first, [&](std::int64_t i, auto lanes) {
-    adam_vector(a, n, value, PlainMoments{}, first + i, lanes);
+    adam_vector(a, n, masters, PlainMoments{}, first + i, lanes);
   });
 }
 
 // Run by run of elements that lie side by side in the whole tensor, as their random words do.
-template <class T>
-void adam_share_rounded(const AdamW& a, const StepState& state, const AdamNumbers& n, T* value,
-                        std::int64_t first, std::int64_t last) {
+template <class Masters>
+void adam_share_rounded(const AdamW& a, const StepState& state, const AdamNumbers& n,
+                        const Masters& masters, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t kWords = 256;
   alignas(64) std::uint32_t buffer[kWords + 2 * kWordsAtOnce];
   const std::uint64_t stream = rounding_stream(a.stream, state.step);
@@ -156,10 +184,22 @@ void adam_share_rounded(const AdamW& a, const StepState& state, const AdamNumber
     const RoundedMoments moments{.words = words_of(state.seed, stream, element, count, buffer),
                                  .first = first};
     for_vectors(count, [&](std::int64_t i, auto lanes) {
-      adam_vector(a, n, value, moments, first + i, lanes);
+      adam_vector(a, n, masters, moments, first + i, lanes);
     });
     first += count;
   }
+}
+
+// Calls f with how they are kept.
+template <class F>
+void with_masters(const AdamW& a, F&& f) {
+  if (a.is_split()) {
+    return f(SplitMasters{a.master.ptr<std::uint16_t>(), a.value.ptr<BFloat16>()});
+  }
+  with_type(a.value.present() ? a.value.dtype : DType::kF32, AdamW::kName, [&](auto element) {
+    using T = decltype(element);
+    f(WholeMasters<T>{a.master.ptr<float>(), a.value.ptr<T>()});
+  });
 }
 
 }  // namespace
@@ -192,19 +232,17 @@ void CpuOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
 void CpuOps::exec(const AdamW& a, const Tensor& workspace) {
   const StepState& state = *a.step_state.ptr<const StepState>();
   if (state.skip != 0) {
-    if (a.value.present()) exec(Copy{.y = a.value, .x = a.master}, workspace);
+    if (a.value.present() && !a.is_split()) exec(Copy{.y = a.value, .x = a.master}, workspace);
     return;
   }
   const AdamNumbers numbers = adam_numbers(a, state);
-  const DType type = a.value.present() ? a.value.dtype : DType::kF32;
-  with_type(type, AdamW::kName, [&](auto element) {
-    auto* value = a.value.ptr<decltype(element)>();
-    for_shares(num_threads_, a.master.count(), 64, 7 * a.master.bytes(),
+  with_masters(a, [&](const auto& masters) {
+    for_shares(num_threads_, a.master.count(), 64, 28 * a.master.count(),
                [&](std::int64_t first, std::int64_t last) {
                  if (a.m.dtype == DType::kBF16) {
-                   adam_share_rounded(a, state, numbers, value, first, last);
+                   adam_share_rounded(a, state, numbers, masters, first, last);
                  } else {
-                   adam_share(a, numbers, value, first, last);
+                   adam_share(a, numbers, masters, first, last);
                  }
                });
   });

@@ -55,6 +55,17 @@ inline void store(BFloat16* p, Floats v, Tail tail) {
   store_low_first(p, to_bfloat16(v), tail.count);
 }
 
+// Numbers of 16 bits, as they are.
+inline Ints load_halves(const std::uint16_t* p, auto lanes) {
+  return bits_of(load(reinterpret_cast<const BFloat16*>(p), lanes)) >> 16;
+}
+inline void store_halves(std::uint16_t* p, Ints words, Full) {
+  store_low(reinterpret_cast<BFloat16*>(p), words);
+}
+inline void store_halves(std::uint16_t* p, Ints words, Tail tail) {
+  store_low_first(reinterpret_cast<BFloat16*>(p), words, tail.count);
+}
+
 // Calls body(first element, lanes) for each vector of n elements.
 template <class Body>
 inline void for_vectors(std::int64_t n, Body&& body) {

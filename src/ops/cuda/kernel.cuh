@@ -115,6 +115,14 @@ __device__ inline Raw<W, T> load_raw(const T* p) {
 }
 
 template <int W, class T>
+__device__ inline void store_raw(T* p, const Raw<W, T>& raw) {
+#pragma unroll
+  for (int word = 0; word < W / Raw<W, T>::kEach; ++word) {
+    reinterpret_cast<typename Raw<W, T>::Word*>(p)[word] = raw.words[word];
+  }
+}
+
+template <int W, class T>
 __device__ inline Values<W> unpack(const Raw<W, T>& raw) {
   Values<W> values;
 #pragma unroll
@@ -136,10 +144,7 @@ __device__ inline void store(T* p, const Values<W>& values) {
   for (int i = 0; i < W; ++i) {
     raw.words[i / Raw<W, T>::kEach].elements[i % Raw<W, T>::kEach] = from_float<T>(values.at[i]);
   }
-#pragma unroll
-  for (int word = 0; word < W / Raw<W, T>::kEach; ++word) {
-    reinterpret_cast<typename Raw<W, T>::Word*>(p)[word] = raw.words[word];
-  }
+  store_raw<W>(p, raw);
 }
 
 // The value as it is when it has been stored.

@@ -100,12 +100,8 @@ struct MomentRounding<BF16> {
       m_raw.words[k / kEach].elements[k % kEach] = round_by_chance_bits(m.at[k], word & 0xffffu);
       v_raw.words[k / kEach].elements[k % kEach] = round_by_chance_bits(v.at[k], word >> 16);
     }
-    using Word = typename Raw<W, BF16>::Word;
-#pragma unroll
-    for (int word = 0; word < W / kEach; ++word) {
-      reinterpret_cast<Word*>(m_at)[word] = m_raw.words[word];
-      reinterpret_cast<Word*>(v_at)[word] = v_raw.words[word];
-    }
+    store_raw<W>(m_at, m_raw);
+    store_raw<W>(v_at, v_raw);
   }
 };
 

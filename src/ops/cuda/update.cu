@@ -2,6 +2,7 @@
 #include "ops/cuda/backend.h"
 #include "ops/cuda/exact_sum.cuh"
 #include "ops/cuda/kernel.cuh"
+#include "ops/cuda/masters.cuh"
 #include "ops/cuda/moments.cuh"
 #include "ops/step_state.h"
 
@@ -143,16 +144,16 @@ __device__ inline AdamNumbers adam_numbers(const AdamSettings& a, const StepStat
 
 template <class M, class G>
 struct AdamTensors {
-  float* master;
   M* m;
   M* v;
   const G* grad;
 };
 
-template <int W, class T, class M, class G>
-__device__ inline void adam_at(const AdamNumbers& n, const AdamTensors<M, G>& a, T* value,
-                               const MomentRounding<M>& rounding, std::int64_t i) {
-  Values<W> master = load<W>(a.master + i);
+template <int W, class Masters, class M, class G>
+__device__ inline void adam_at(const AdamNumbers& n, const AdamTensors<M, G>& a,
+                               const Masters& masters, const MomentRounding<M>& rounding,
+                               std::int64_t i) {
+  Values<W> master = masters.template get<W>(i);
   Values<W> m = load<W>(a.m + i);
   Values<W> v = load<W>(a.v + i);
   const Values<W> grad = load<W>(a.grad + i);
@@ -166,13 +167,12 @@ __device__ inline void adam_at(const AdamNumbers& n, const AdamTensors<M, G>& a,
     master.at[k] -= __fmaf_rn(n.decay, master.at[k], step);
   }
   rounding.template store_moments<W>(a.m + i, m, a.v + i, v, i);
-  store<W>(a.master + i, master);
-  if (value != nullptr) store<W>(value + i, master);
+  masters.template keep<W>(i, master);
 }
 
-template <int W, class T, class M, class G>
+template <int W, class Masters, class M, class G>
 __global__ void adam_kernel(AdamSettings settings, const StepState* state, std::int64_t count,
-                            AdamTensors<M, G> a, T* value, MomentRounding<M> rounding) {
+                            AdamTensors<M, G> a, Masters masters, MomentRounding<M> rounding) {
   __shared__ AdamNumbers numbers;
   const bool skips = state->skip != 0;
   if (threadIdx.x == 0) numbers = adam_numbers(settings, *state);
@@ -182,38 +182,47 @@ __global__ void adam_kernel(AdamSettings settings, const StepState* state, std::
   for (std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * W;
        first < count; first += stride) {
     if (skips) {
-      if (value == nullptr) return;
+      if (!masters.has_values_to_write()) return;
       const std::int64_t last = first + W < count ? first + W : count;
       for (std::int64_t i = first; i < last; ++i) {
-        value[i] = from_float<T>(a.master[i]);
+        masters.write_value(i);
       }
     } else if (first + W <= count) {
-      adam_at<W>(numbers, a, value, rounding, first);
+      adam_at<W>(numbers, a, masters, rounding, first);
     } else {
       for (std::int64_t i = first; i < count; ++i) {
-        adam_at<1>(numbers, a, value, rounding, i);
+        adam_at<1>(numbers, a, masters, rounding, i);
       }
     }
   }
+}
+
+// Calls f with how they are kept.
+template <class F>
+void with_masters(const AdamW& a, F&& f) {
+  if (a.is_split()) {
+    return f(SplitMasters{a.master.ptr<std::uint16_t>(), a.value.ptr<BF16>()});
+  }
+  with_type(a.value.present() ? a.value.dtype : DType::kF32, AdamW::kName, [&](auto element) {
+    using T = decltype(element);
+    f(WholeMasters<T>{a.master.ptr<float>(), a.value.ptr<T>()});
+  });
 }
 
 template <class M, class G>
 void launch_adam(const AdamW& a, cudaStream_t stream) {
   const AdamSettings settings{
       .beta1 = a.beta1, .beta2 = a.beta2, .eps = a.eps, .weight_decay = a.weight_decay};
-  const AdamTensors<M, G> tensors{.master = a.master.ptr<float>(),
-                                  .m = a.m.ptr<M>(),
-                                  .v = a.v.ptr<M>(),
-                                  .grad = a.grad.ptr<const G>()};
+  const AdamTensors<M, G> tensors{
+      .m = a.m.ptr<M>(), .v = a.v.ptr<M>(), .grad = a.grad.ptr<const G>()};
   const std::int64_t count = a.master.count();
-  with_type(a.value.present() ? a.value.dtype : DType::kF32, AdamW::kName, [&](auto element) {
-    using T = decltype(element);
+  with_masters(a, [&](const auto& masters) {
     with_width(are_aligned(a.master, a.m, a.v) && are_aligned(a.grad, a.value), [&](auto width) {
       constexpr int W = decltype(width)::value;
       const auto blocks = static_cast<unsigned>(
           std::min<std::int64_t>(kMostBlocks, blocks_for(count, kThreads * W)));
       adam_kernel<W><<<blocks, kThreads, 0, stream>>>(settings, a.step_state.ptr<const StepState>(),
-                                                      count, tensors, a.value.ptr<T>(),
+                                                      count, tensors, masters,
                                                       MomentRounding<M>(a));
     });
   });

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ops/clip.h"
 #include "ops/exact_sum.h"
 #include "ops/random_rounding.h"
 #include "ops/ref/doubles.h"
 #include "ops/ref/ref_ops.h"
+#include "ops/split_master.h"
 
 namespace orthant {
 namespace {
@@ -19,6 +21,25 @@ void store_moments(const AdamW& a, const StepState& state, const Doubles& values
     const auto element = static_cast<std::uint64_t>(a.places.of(i));
     const std::uint32_t word = rounding_word(state.seed, stream, element);
     to.ptr<BFloat16>()[i] = round_by_chance(static_cast<float>(values[i]), word >> shift);
+  }
+}
+
+Doubles masters_of(const AdamW& a) {
+  if (!a.is_split()) return Doubles(a.master);
+  Doubles masters(a.master.count());
+  for (std::int64_t i = 0; i < masters.count(); ++i) {
+    masters[i] =
+        joined_master(a.value.ptr<const BFloat16>()[i], a.master.ptr<const std::int16_t>()[i]);
+  }
+  return masters;
+}
+
+void store_masters(const AdamW& a, Doubles masters) {
+  masters.round_to(DType::kF32);
+  masters.store(a.value);
+  if (!a.is_split()) return masters.store(a.master);
+  for (std::int64_t i = 0; i < masters.count(); ++i) {
+    a.master.ptr<std::int16_t>()[i] = master_remainder(static_cast<float>(masters[i]));
   }
 }
 
@@ -47,7 +68,8 @@ void RefOps::exec(const ClipFactor& a, const Tensor& /*workspace*/) {
 
 void RefOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
   const StepState& state = step_state_of(a.step_state);
-  Doubles master(a.master);
+  if (a.is_split() && state.skip != 0) return;
+  Doubles master = masters_of(a);
   Doubles m(a.m);
   Doubles v(a.v);
   const Doubles grad(a.grad);
@@ -61,13 +83,11 @@ void RefOps::exec(const AdamW& a, const Tensor& /*workspace*/) {
     const double step = m[i] / correction1 / (std::sqrt(v[i] / correction2) + a.eps);
     master[i] -= state.lr * (step + a.weight_decay * master[i]);
   }
-  master.store(a.master);
   if (state.skip == 0) {
     store_moments(a, state, m, a.m, 0);
     store_moments(a, state, v, a.v, 16);
   }
-  master.round_to(DType::kF32);
-  master.store(a.value);
+  store_masters(a, std::move(master));
 }
 
 }  // namespace orthant
