@@ -20,14 +20,18 @@ measure_rows() {
   done
 }
 
-# The last two take 128 GiB of host memory.
-measure_rows <<'ROWS'
+# The last three take 128 GiB of host memory.
+split=--precision.master=split
+offload="--layout.recompute=block --layout.offload=optimizer"
+measure_rows <<ROWS
 gpt2-124m 1024 64 512
 gpt2-1558m 1024 16 256
 llama-7b 2048 2 64
+llama-7b 2048 4 64 $split
 llama-7b 2048 8 64 --layout.recompute=block
-llama-13b 2048 16 32 --layout.recompute=block --layout.offload=optimizer --layout.offload_fraction=0.7 --without-update
-llama-13b 2048 4 32 --model.layers=46 --layout.recompute=block --layout.offload=optimizer --layout.offload_fraction=0.7
+llama-13b 2048 16 32 $offload --layout.offload_fraction=0.7 --without-update
+llama-13b 2048 16 32 $split $offload --layout.offload_fraction=0.63 --without-update
+llama-13b 2048 4 32 --model.layers=51 $split $offload --layout.offload_fraction=0.75
 ROWS
 
 gpus=$(build/bin/orthant doctor --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')

@@ -72,6 +72,7 @@ void fill_weights(Rank& rank, Device& device) {
 
 struct GpuStep {
   std::vector<double> seconds;                 // of each measured step
+  std::vector<double> queued_seconds;          // until the host had queued them
   std::vector<double> seconds_without_update;  // where that is measured
   double loss = 0;                             // of the last
   double observed_seconds = 0;                 // of the step by op
@@ -84,6 +85,7 @@ GpuStep measure(const StepBench& bench, Rank& rank, bool is_first, const RandomS
   const int num_micros = static_cast<int>(random.micros().size());
   std::int64_t number = 0;
   bool stops = false;
+  double queued_s = 0;
   const auto step = [&](bool updates) {
     const Clock::time_point start = Clock::now();
     ++number;
@@ -92,6 +94,7 @@ GpuStep measure(const StepBench& bench, Rank& rank, bool is_first, const RandomS
                 : rank.gradients(number, random.micros(), num_micros);
     result.loss = of_step.loss;
     stops = of_step.stops;
+    queued_s = std::chrono::duration<double>(of_step.queued - start).count();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   const auto measure_for = [&](double seconds, bool updates) {
@@ -104,6 +107,7 @@ GpuStep measure(const StepBench& bench, Rank& rank, bool is_first, const RandomS
       const bool is_enough = sum + next >= seconds && steps.size() + 1 >= kFewest;
       if (is_first && is_enough && !is_alone) rank.vote_stop();
       steps.push_back(step(updates));
+      if (updates) result.queued_seconds.push_back(queued_s);
       is_last = is_alone ? is_enough : stops;
     }
     return steps;
@@ -231,6 +235,7 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
   const double flops = sequence_flops(config.model, config.train.seq_length) *
                        static_cast<double>(config.train.global_batch);
   const double median = median_of(step.seconds);
+  const double queued = median_of(step.queued_seconds);
   const double mfu =
       flops / median / peak_flops("cuda", config.compute_type(), config.layout.ranks);
   const GpuFacts gpu = gpu_facts().front();
@@ -244,6 +249,7 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
                  {"steps", step.seconds.size()},
                  {"step_ms", median * 1e3},
                  {"best_step_ms", step.seconds.front() * 1e3},
+                 {"queued_ms", queued * 1e3},
                  {"tokens_per_s", tokens / median},
                  {"mfu", mfu},
                  {"loss", step.loss},
@@ -254,10 +260,11 @@ BenchResult report(const StepBench& bench, GpuStep step, const Memory& memory,
   result.text = fmt::format(
       "{}: {} steps of {} sequences of {} tokens, micro-batches of {}, {}, after {:.0f} s\n"
       "median {:.1f} ms (best {:.1f}): {:.0f} tokens/s, {:.1f} % of the peak; loss {:.4f}\n"
+      "the host had queued a step after {:.1f} ms\n"
       "memory: {} planned, {} high water, {} in use by the driver's count; {} of the host\n",
       gpu.name, step.seconds.size(), config.train.global_batch, config.train.seq_length,
       config.layout.micro_batch, config.precision.compute, bench.warm_up_s, median * 1e3,
-      step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss,
+      step.seconds.front() * 1e3, tokens / median, mfu * 100, step.loss, queued * 1e3,
       format_bytes(memory.planned), format_bytes(memory.high_water), format_bytes(memory.used),
       format_bytes(memory.host));
   if (said) add_prediction(*said, median, memory.used, result);

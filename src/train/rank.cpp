@@ -299,6 +299,7 @@ StepResult Rank::read_result() {
   const double inverse = state_.inv_tokens;
   const double loss_scale = state_.loss_scale;
   double totals[3] = {0, 0, 0};
+  const auto queued = std::chrono::steady_clock::now();
   backend_.device.to_host(std::as_writable_bytes(std::span(&state_, 1)), state_tensor_);
   backend_.device.to_host(std::as_writable_bytes(std::span(totals)), totals_);
   world_->throw_if_failed();
@@ -310,7 +311,8 @@ StepResult Rank::read_result() {
           .loss_scale = loss_scale,
           .skipped = state_.skipped,
           .stops = totals[1] > 0,
-          .num_ready = static_cast<int>(totals[2])};
+          .num_ready = static_cast<int>(totals[2]),
+          .queued = queued};
 }
 
 StepResult Rank::step(std::int64_t number, double lr, std::span<const HostMicro> micros,

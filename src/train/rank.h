@@ -57,6 +57,8 @@ struct StepResult {
   std::int64_t skipped = 0;  // steps so far whose gradients did not fit, this one included
   bool stops = false;        // some rank has voted to stop: every rank sees it in the same step
   int num_ready = 0;         // ranks that said ready, likewise
+  // When the host had queued all of it; a GPU may have been at work for longer.
+  std::chrono::steady_clock::time_point queued = {};
 };
 
 struct MeanLoss {
