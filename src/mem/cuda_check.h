@@ -9,6 +9,7 @@ namespace orthant {
 
 inline void check_cuda(cudaError_t status, const char* asked) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // or the next launch would say it of itself
   fail_run("cuda: {}: {} ({})", asked, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 

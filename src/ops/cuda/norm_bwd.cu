@@ -149,7 +149,8 @@ inline constexpr bool kCopiesAhead = S::width > 1 && kAheadBytes<S, T> <= 200 * 
 // The sums of add_terms() take the same place.
 template <class S, class T>
 inline constexpr std::size_t kSharedBytes = kCopiesAhead<S, T> ? kAheadBytes<S, T>
-                                                               : S::row_elements * sizeof(float);
+                                            : S::rows > 1      ? S::row_elements * sizeof(float)
+                                                               : 0;
 
 template <class S, class T>
 __device__ inline void copy_row(T* to, const T* from, int C) {
