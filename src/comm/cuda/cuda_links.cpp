@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -145,7 +146,8 @@ class CudaLinks final : public DeviceLinks {
   CudaLinks(StreamRank& rank, const CommParts& parts)
       : rank_(rank),
         ops_(static_cast<cudaStream_t>(parts.queue)),
-        watch_(rank, [this] { release(); }) {
+        watch_(
+            rank, [this] { release(); }, [this] { return find_broken(); }) {
     HostTalk talk(rank);
     const std::vector<GpuPlace> places = talk.all_of(own_place());
     require_own_gpus(places);
@@ -213,9 +215,14 @@ class CudaLinks final : public DeviceLinks {
     if (nccl_ != nullptr) nccl_->abort_all();
   }
 
+  std::optional<BrokenLink> find_broken() {
+    const std::lock_guard lock(mutex_);
+    return nccl_ != nullptr ? nccl_->find_broken() : std::nullopt;
+  }
+
   StreamRank& rank_;
   cudaStream_t ops_;
-  std::mutex mutex_;  // of what the watch lets go
+  std::mutex mutex_;  // of what the watch looks at and lets go
   PeerMemory memory_;
   std::unique_ptr<SharedFlags> flags_;  // null: by NCCL
   std::unique_ptr<NcclWorld> nccl_;
