@@ -19,8 +19,9 @@ using Id = std::array<std::byte, sizeof(ncclUniqueId)>;
 using Lock = std::unique_lock<std::mutex>;
 static_assert(sizeof(Id) <= sizeof(Posting));
 
-// Messages are short beside the work of a stage, and their kernels take what products could use.
-constexpr int kMessageCtas = 4;
+// Messages are short beside the work of a stage, and their kernels take what products could use. Of
+// few values NCCL moves all by one channel, and each channel that it may use has memory of its own.
+constexpr int kMostCtas = 4;
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -160,8 +161,8 @@ bool NcclCarrier::queue(const Call& call, std::span<const Posting> postings) {
       std::memcpy(line.id.data(), postings[maker].bytes.data(), line.id.size());
     }
     const int rank = is_pair ? (call.kind == Kind::kSend ? 0 : 1) : group_.rank;
-    line.comm =
-        std::make_unique<NcclComm>(line.id, is_pair ? 2 : size(), rank, is_pair ? kMessageCtas : 0);
+    const int most_ctas = is_pair || group_.has_few_values ? kMostCtas : 0;
+    line.comm = std::make_unique<NcclComm>(line.id, is_pair ? 2 : size(), rank, most_ctas);
     parts_.comms.add(*line.comm, *line.queue);
   }
   if (!line.comm->is_ready()) return false;
