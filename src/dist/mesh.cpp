@@ -91,7 +91,7 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
 }
 
 // Sums of gradients and of activations are large; the others are seldom, and those of the world and
-// of a model are of losses, votes and norms.
+// of a model are of losses, votes and norms. What a rank is connected to, connections_of() counts.
 void Mesh::connect() {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   constexpr std::int64_t kLittle = 4 * kMiB;
