@@ -307,7 +307,7 @@ std::string bench_machine(const MachineBench& bench) {
     measure_memory(bed, samples, each, machine);
     machine.measured.op_us = least_op_us(bed);
     if (is_cuda) {
-      machine.facts.libraries_mib = libraries_mib(bed.reserved_bytes());
+      machine.facts.libraries.libraries_mib = libraries_mib(bed.reserved_bytes());
       machine.measured.host_copy_gb_s = giga(copy_rate(bed, 4 * each));
     }
   }
