@@ -9,6 +9,7 @@ build/bin/layouts_test --gtest_filter='*Cuda*'
 build/bin/matrix_test --gtest_filter='*CudaMatrix*'
 build/bin/comm_test --gtest_filter='*Gpu*'
 build/bin/cli_test --gtest_filter='*OnGpus*'
+scripts/gpu-hosts-test.sh || [ $? = 77 ]
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
   # Kernels of our own, on the shapes of the tests: bad accesses, and races in shared memory. The races that the tool names

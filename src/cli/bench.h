@@ -53,6 +53,9 @@ BenchResult bench_collectives(const CollectivesBench& bench);
 // On the GPU of each process; all call it.
 BenchResult bench_gpu_collectives(const CollectivesBench& bench, ProcessWorld& world);
 
+// What connecting ranks takes of the GPU of each process; all call it.
+BenchResult bench_libraries(ProcessWorld& world);
+
 struct MachineBench {
   std::string device;  // "cpu" or "cuda"
   int num_threads;     // of the host

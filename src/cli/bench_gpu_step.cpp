@@ -205,7 +205,7 @@ std::optional<Prediction> predict(const StepBench& bench) {
   }
   return Prediction{.machine = bench.machine,
                     .step_s = plan.time->step_s,
-                    .bytes = plan.memory.fullest_bytes() + plan.request.machine.library_bytes()};
+                    .bytes = fullest_bytes(plan.request.job, plan.memory, plan.limit.libraries)};
 }
 
 std::string percent_more(double measured, double predicted) {

@@ -288,6 +288,12 @@ std::int64_t libraries_mib(std::int64_t reserved) {
   return (gpu.total_bytes - gpu.free_bytes - reserved) >> 20;
 }
 
+// Before a kernel is loaded here. Other processes have ended by then.
+void measure_connected_libraries(LibraryMemory& memory) {
+  if (num_gpus() > 1) measure_link_memory(num_gpus(), memory);
+  memory.context_mib = libraries_mib(0);
+}
+
 }  // namespace
 
 std::string bench_machine(const MachineBench& bench) {
@@ -298,6 +304,7 @@ std::string bench_machine(const MachineBench& bench) {
   const double each = bench.seconds / kNumMeasurements;
   if (bench.like.empty()) read_facts(bench, machine);
   const bool has_links = measure_links(bench, each / 4, machine);  // first, since it may fail
+  if (is_cuda) measure_connected_libraries(machine.facts.libraries);
   {
     MachineBed bed(bench.device, bench.num_threads, samples.memory);
     MachineMeter meter(bed, DType::kBF16, each);
@@ -307,7 +314,7 @@ std::string bench_machine(const MachineBench& bench) {
     measure_memory(bed, samples, each, machine);
     machine.measured.op_us = least_op_us(bed);
     if (is_cuda) {
-      machine.facts.libraries_mib = libraries_mib(bed.reserved_bytes());
+      machine.facts.libraries.libraries_mib = libraries_mib(bed.reserved_bytes());
       machine.measured.host_copy_gb_s = giga(copy_rate(bed, 4 * each));
     }
   }

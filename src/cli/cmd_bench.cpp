@@ -224,6 +224,29 @@ void add_bench_collectives(Parser& bench, Command& chosen) {
   });
 }
 
+void add_bench_libraries(Parser& bench, Command& chosen) {
+  Parser& command = bench.add_command(
+      "libraries", "MiB of a GPU that driver and NCCL take for what connects ranks; on 2 or more");
+  struct Arguments {
+    int ranks = 2;
+    bool json = false;
+  };
+  const auto given = std::make_shared<Arguments>();
+  command.add_option("--ranks", given->ranks, "processes, with a GPU each")
+      .show_default()
+      .between(2, 1024);
+  command.add_flag("--json", given->json, "one JSON object on standard output");
+  command.when_chosen([given, &chosen] {
+    chosen = [given] {
+      return run_processes(given->ranks, [&](ProcessWorld& world) {
+        BenchResult result;
+        world.run([&] { result = bench_libraries(world); });
+        return world.is_first() ? print(result, given->json) : 0;
+      });
+    };
+  });
+}
+
 void add_bench_machine(Parser& bench, Command& chosen) {
   Parser& command = bench.add_command(
       "machine", "the rates of this machine, as a file that orthant plan --machine takes");
@@ -282,6 +305,7 @@ void add_bench(Parser& app, Command& chosen) {
   add_bench_step(command, chosen);
   add_bench_ops(command, chosen);
   add_bench_collectives(command, chosen);
+  add_bench_libraries(command, chosen);
   add_bench_machine(command, chosen);
 }
 

@@ -33,6 +33,11 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
+std::string own_command(const std::string& measurement) {
+  return fmt::format("'{}' bench {} --json",
+                     std::filesystem::read_symlink("/proc/self/exe").string(), measurement);
+}
+
 }  // namespace
 
 LinkRates link_rates(const OrderedJson& collectives) {
@@ -60,9 +65,21 @@ LinkRates measure_thread_links(int ranks, double seconds) {
 }
 
 LinkRates measure_gpu_links(int ranks) {
-  return link_rates(OrderedJson::parse(
-      output_of(fmt::format("'{}' bench collectives --device cuda --ranks {} --max-mib 256 --json",
-                            std::filesystem::read_symlink("/proc/self/exe").string(), ranks))));
+  return link_rates(OrderedJson::parse(output_of(
+      own_command(fmt::format("collectives --device cuda --ranks {} --max-mib 256", ranks)))));
+}
+
+void read_link_memory(const OrderedJson& libraries, LibraryMemory& memory) {
+  memory.fields([&libraries](const char* key, std::int64_t& mib, const char* /*help*/) {
+    const auto found = libraries.find(key);
+    if (found != libraries.end()) mib = found->get<std::int64_t>();
+  });
+}
+
+void measure_link_memory(int ranks, LibraryMemory& memory) {
+  read_link_memory(
+      OrderedJson::parse(output_of(own_command(fmt::format("libraries --ranks {}", ranks)))),
+      memory);
 }
 
 }  // namespace orthant

@@ -1,7 +1,9 @@
-// How fast ranks of one host reach each other, for the file of orthant bench machine.
+// How fast ranks of one host reach each other, and what of a GPU's memory that takes, for the file
+// of orthant bench machine.
 #pragma once
 
 #include "base/json.h"
+#include "train/library_memory.h"
 
 namespace orthant {
 
@@ -17,5 +19,9 @@ LinkRates link_rates(const OrderedJson& collectives);
 LinkRates measure_thread_links(int ranks, double seconds);
 // Between processes with a GPU each, of which this one is none: they are started and waited for.
 LinkRates measure_gpu_links(int ranks);
+
+// What `bench libraries --json` has measured, into `memory`; the rest stays.
+void read_link_memory(const OrderedJson& libraries, LibraryMemory& memory);
+void measure_link_memory(int ranks, LibraryMemory& memory);
 
 }  // namespace orthant

@@ -8,6 +8,7 @@
 #include "comm/backends.h"
 #include "mem/device.h"
 #include "train/host_memory.h"
+#include "train/library_memory.h"
 #include "train/run_ranks.h"
 
 namespace orthant {
@@ -18,7 +19,9 @@ namespace {
 void require_memory(const std::vector<MemoryPlan>& plans, std::string_view device,
                     std::string_view advice) {
   const bool is_gpu = device == "cuda";
-  const std::int64_t free_bytes = is_gpu ? available_gpu_bytes().front() : available_host_bytes();
+  const std::int64_t free_bytes =
+      is_gpu ? available_gpu_bytes().front() - module_bytes(assumed_library_memory())
+             : available_host_bytes();
   std::int64_t bytes = 0;
   std::int64_t params = 0;
   std::int64_t cache = 0;

@@ -132,8 +132,8 @@ int run_with_ranks(const std::function<RunConfig()>& load, const RankBody& body)
     });
     world->set_deadline(config.layout.deadline_s);
     if (world->is_first()) {
-      fmt::print(stderr, "ranks: {} processes, started by {}\n", world->size(),
-                 name_of(launch->by));
+      fmt::print(stderr, "ranks: {} processes, started by {}, connected by {}\n", world->size(),
+                 name_of(launch->by), name_of(world->transport()));
     }
     status = body(config, world.get());
   } catch (const Reported&) {

@@ -71,6 +71,9 @@ class Communicator {
   // from now: only then layout.deadline_s begins to run for peers that wait for it.
   virtual void sign_of_life(double /*busy_s*/) {}
 
+  // Its calls in a step are of few values, so that what connects it may be small; before connect().
+  void expect_few_values() { has_few_values_ = true; }
+
   // Memory of the device for sums that are made piece by piece; before the first call.
   void reserve_scratch(std::int64_t bytes);
 
@@ -91,6 +94,7 @@ class Communicator {
  protected:
   const CommParts& parts() const { return parts_; }
   const Tensor& scratch() const { return scratch_; }
+  bool has_few_values() const { return has_few_values_; }
   int position_of(
       const std::vector<int>& members) const;  // this rank's place in a list of world ranks
 
@@ -116,6 +120,7 @@ class Communicator {
   int lane_;
   CommParts parts_;
   Tensor scratch_;
+  bool has_few_values_ = false;
   std::vector<Started> started_;
   std::int64_t collectives_ = 0;
   std::vector<std::int64_t> sent_;      // messages to each member so far

@@ -41,7 +41,8 @@ struct LinkedGroup {
   std::vector<int> members;  // world ranks
   int rank;                  // in the group
   int lane;
-  Tensor scratch;  // of the device, for sums that are made here; may be absent
+  Tensor scratch;               // of the device, for sums that are made here; may be absent
+  bool has_few_values = false;  // in its collectives
 };
 
 // Of one rank.

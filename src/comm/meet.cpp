@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "comm/host.h"
 #include "comm/shm/shm_world.h"
 #include "comm/tcp/socket.h"
 #include "comm/tcp/tcp_wires.h"
@@ -33,7 +33,7 @@ struct Hello {
   int rank = 0;
   int size = 0;
   int port = 0;                  // where ranks of other hosts can come to this one
-  std::array<char, 128> host{};  // equal where memory can be shared
+  std::array<char, 160> host{};  // equal where memory can be shared
 };
 struct Answer {
   enum class Links { kNone, kMemory, kSockets } links = Links::kNone;
@@ -56,16 +56,6 @@ bool read_value(const Socket& socket, T& value, Time end) {
 template <class T>
 void write_value(const Socket& socket, const T& value) {
   write_whole(socket, std::as_bytes(std::span(&value, 1)));
-}
-
-// Processes with the same text can open each other's files.
-std::string host_name() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
-  std::array<char, 64> space{};
-  const ssize_t count = ::readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
-  return boot + " " +
-         std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(0, count)));
 }
 
 std::string address_of(const Launch& launch) {
@@ -285,7 +275,7 @@ std::unique_ptr<Wires> meet(const Launch& launch, double deadline_s) {
   Hello mine;
   mine.rank = launch.rank;
   mine.size = launch.size;
-  put(mine.host, host_name());
+  put(mine.host, process_space_of(read_environment()));
   const Time end = after(Board::Clock::now(), deadline_s);
   return launch.rank == 0 ? lead(launch, mine, end) : follow(launch, mine, end);
 }

@@ -90,7 +90,8 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world, int kv_copies)
   connect();
 }
 
-// Sums of gradients and of activations are large; the others are seldom.
+// Sums of gradients and of activations are large; the others are seldom, and those of the world and
+// of a model are of losses, votes and norms. What a rank is connected to, connections_of() counts.
 void Mesh::connect() {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   constexpr std::int64_t kLittle = 4 * kMiB;
@@ -99,6 +100,8 @@ void Mesh::connect() {
   for (Communicator* group : {&world_, model_.get(), ends_.get(), kv_.get()}) {
     if (group != nullptr) group->reserve_scratch(kLittle);
   }
+  world_.expect_few_values();
+  model_->expect_few_values();
   for (Communicator* group :
        {tp_.get(), dp_.get(), &world_, model_.get(), ends_.get(), kv_.get()}) {
     if (group != nullptr) group->connect();

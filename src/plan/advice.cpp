@@ -79,7 +79,8 @@ std::optional<std::int64_t> bytes_when_fitting(const Job& job, const MemoryLimit
   const RankConfig rank = rank_config(job);
   std::int64_t fullest = 0;
   for (const int r : {0, rank.layout.ranks - 1}) {
-    fullest = std::max(fullest, dry_run_memory(rank, r, eval_micros(job), {}).whole.device_bytes());
+    fullest = std::max(fullest, dry_run_memory(rank, r, eval_micros(job), {}).whole.device_bytes() +
+                                    library_bytes(limit.libraries, rank, r));
     if (static_cast<double>(fullest) > most) return std::nullopt;
   }
   return fullest;

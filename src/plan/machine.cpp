@@ -29,8 +29,17 @@ void check_lists(const std::string& name, const char* section,
 
 void check_machine(const Machine& machine) {
   const MachineFacts& facts = machine.facts;
-  if (facts.devices_per_host < 0 || facts.memory_mib < 0 || facts.libraries_mib < 0) {
+  LibraryMemory libraries = facts.libraries;
+  bool has_less = facts.devices_per_host < 0 || facts.memory_mib < 0;
+  libraries.fields([&has_less](const char* /*key*/, std::int64_t mib, const char* /*help*/) {
+    has_less = has_less || mib < 0;
+  });
+  if (has_less) {
     fail_user("machine '{}': counts and sizes must be 0 or more; correct it", machine.name);
+  }
+  if (libraries.context_mib > libraries.libraries_mib) {
+    fail_user("machine '{}': context_mib={} is part of libraries_mib={}; correct one of them",
+              machine.name, libraries.context_mib, libraries.libraries_mib);
   }
   if ((facts.devices_per_host == 0) != (facts.memory_mib == 0)) {
     fail_user("machine '{}': devices_per_host={} with memory_mib={}; give both or neither",
@@ -60,6 +69,7 @@ double Machine::peak_flops(DType compute) const {
 
 std::vector<std::string> machine_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kMachineFiles));
   for (const MachineFile& file : kMachineFiles) {
     names.emplace_back(file.name);
   }

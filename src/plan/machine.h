@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mem/dtype.h"
+#include "train/library_memory.h"
 
 namespace orthant {
 
@@ -16,7 +17,7 @@ struct MachineFacts {
   std::string title;
   int devices_per_host = 0;  // 0: all ranks of a run share one host and its memory
   std::int64_t memory_mib = 0;
-  std::int64_t libraries_mib = 0;
+  LibraryMemory libraries = {};
   std::int64_t host_memory_gib = 0;
   double peak_tflops_bf16 = 0;
   double peak_tflops_fp32 = 0;
@@ -31,7 +32,7 @@ struct MachineFacts {
     v("title", title, "what it is");
     v("devices_per_host", devices_per_host, "devices of a host; 0: ranks share one host's memory");
     v("memory_mib", memory_mib, "of a device, MiB; 0: what this host has free");
-    v("libraries_mib", libraries_mib, "of it what driver and libraries take for themselves, MiB");
+    libraries.fields(v);
     v("host_memory_gib", host_memory_gib, "of a host, GiB; 0: not known");
     v("peak_tflops_bf16", peak_tflops_bf16, "dense bf16, TFLOP/s");
     v("peak_tflops_fp32", peak_tflops_fp32, "fp32, TFLOP/s");
@@ -163,7 +164,6 @@ struct Machine {
 
   bool shares_host() const { return facts.devices_per_host == 0; }
   bool is_measured() const { return measured.matmul_tflops > 0; }
-  std::int64_t library_bytes() const { return facts.libraries_mib << 20; }
   double peak_flops(DType compute) const;  // 0: not known
 
   template <class Visitor>

@@ -70,20 +70,28 @@ ZeroCost zero_cost(const Plan& plan, int stage) {
 
 }  // namespace
 
-MemoryLimit limit_of(const Machine& machine, const LayoutConfig& layout) {
-  if (machine.shares_host()) return limit_of_this_host(layout);
-  const std::int64_t of_each = (machine.facts.memory_mib << 20) - machine.library_bytes();
-  const auto num_devices = static_cast<std::size_t>(machine.facts.devices_per_host);
-  return {.devices = std::vector<std::int64_t>(num_devices, of_each),
-          .host_bytes = machine.facts.host_memory_gib << 30,
-          .ranks_per_host = machine.facts.devices_per_host};
+MemoryLimit limit_of(const Machine& machine, const Job& job) {
+  if (machine.shares_host()) return limit_of_this_host(job.config.layout);
+  const MachineFacts& facts = machine.facts;
+  const int ranks = job.config.layout.ranks;
+  const bool is_by_memory = job.transport == Transport::kThreads ||
+                            job.transport == Transport::kSharedMemory;  // in a run: of processes
+  const GpuLinks links = ranks == 1                                        ? GpuLinks::kNone
+                         : is_by_memory && ranks <= facts.devices_per_host ? GpuLinks::kPeers
+                                                                           : GpuLinks::kNccl;
+  return {.devices = std::vector<std::int64_t>(static_cast<std::size_t>(facts.devices_per_host),
+                                               facts.memory_mib << 20),
+          .host_bytes = facts.host_memory_gib << 30,
+          .ranks_per_host = facts.devices_per_host,
+          .libraries = {
+              .memory = facts.libraries, .links = links, .ranks_per_host = facts.devices_per_host}};
 }
 
 Plan make_plan(const PlanRequest& request) {
   const Job& job = request.job;
   Plan plan;
   plan.request = request;
-  plan.limit = limit_of(request.machine, job.config.layout);
+  plan.limit = limit_of(request.machine, job);
   DryWorld dry = dry_world(rank_config(job), eval_micros(job));
   plan.memory = std::move(dry.memory);
   plan.world = std::move(dry.world);

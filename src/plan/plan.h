@@ -59,7 +59,7 @@ struct Plan {
 
 Plan make_plan(const PlanRequest& request);
 
-MemoryLimit limit_of(const Machine& machine, const LayoutConfig& layout);
+MemoryLimit limit_of(const Machine& machine, const Job& job);
 
 // Warnings about the layout, and a better one to try first where this is cut finer than its memory
 // asks for. advice.cpp

@@ -27,12 +27,12 @@ OrderedJson host_json(const Job& job, const DryMemory& memory) {
   return json;
 }
 
-OrderedJson rank_json(const Plan& plan, int rank) {
+OrderedJson rank_json(const Plan& plan, const RankConfig& config, int rank) {
   const auto coords = mesh_shape(plan.config().layout).coords_of(rank);
   const Job& job = plan.request.job;
   const DryMemory& dry = plan.memory.of(rank);
   const MemoryPlan& memory = dry.whole;
-  const std::int64_t libraries = plan.request.machine.library_bytes();
+  const std::int64_t libraries = library_bytes(plan.limit.libraries, config, rank);
   return {{"rank", rank},
           {"pp", coords[static_cast<std::size_t>(Axis::kPp)]},
           {"dp", coords[static_cast<std::size_t>(Axis::kDp)]},
@@ -44,9 +44,10 @@ OrderedJson rank_json(const Plan& plan, int rank) {
 }
 
 OrderedJson ranks_json(const Plan& plan) {
+  const RankConfig config = rank_config(plan.request.job);
   OrderedJson ranks = OrderedJson::array();
   for (int rank = 0; rank < plan.config().layout.ranks; ++rank) {
-    ranks.push_back(rank_json(plan, rank));
+    ranks.push_back(rank_json(plan, config, rank));
   }
   return ranks;
 }

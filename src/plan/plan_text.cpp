@@ -53,9 +53,23 @@ std::string phases_text(const Plan& plan) {
   const std::int64_t links = fullest->link_bytes(job.transport);
   if (links > 0)
     text += fmt::format(", {} of it for links to other processes", format_bytes(links));
-  const std::int64_t libraries = plan.request.machine.library_bytes();
-  if (libraries > 0) text += fmt::format("; libraries {}", format_bytes(libraries));
   return text + "\n";
+}
+
+// Of the rank for which they take most.
+std::string libraries_text(const Plan& plan) {
+  const RankConfig config = rank_config(plan.request.job);
+  const Libraries& libraries = plan.limit.libraries;
+  int most = 0;
+  for (int rank = 1; rank < config.layout.ranks; ++rank) {
+    if (library_bytes(libraries, config, rank) > library_bytes(libraries, config, most)) {
+      most = rank;
+    }
+  }
+  const std::int64_t bytes = library_bytes(libraries, config, most);
+  if (bytes == 0) return "";
+  return fmt::format("libraries take {} of a device for rank {}: {}\n", format_bytes(bytes), most,
+                     library_text(libraries, config, most));
 }
 
 std::string fit_text(const Plan& plan) {
@@ -138,8 +152,8 @@ std::string time_text(const Plan& plan) {
 
 std::string plan_text(const Plan& plan) {
   std::string text = header(plan) + memory_table(plan.config().layout, plan.memory) +
-                     phases_text(plan) + fit_text(plan) + traffic_text(plan) + zero_text(plan) +
-                     match_text(plan) + time_text(plan);
+                     phases_text(plan) + libraries_text(plan) + fit_text(plan) +
+                     traffic_text(plan) + zero_text(plan) + match_text(plan) + time_text(plan);
   for (const std::string& advice : plan.advice) {
     text += "note: " + advice + "\n";
   }

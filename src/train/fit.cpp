@@ -1,8 +1,8 @@
 #include "train/fit.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -13,18 +13,20 @@ namespace orthant {
 namespace {
 
 // "activations 60.1 GiB, optimizer 20.0 GiB, gradients 9.8 GiB": the largest three.
-std::string largest_classes(const ClassBytes& classes) {
-  std::vector<int> order(kNumMemClasses);
-  std::iota(order.begin(), order.end(), 0);
-  const auto bytes = [&classes](int i) {
-    return classes[static_cast<std::size_t>(i)];
+std::string largest_classes(const Fit& fit) {
+  struct Named {
+    std::string_view name;
+    std::int64_t bytes;
   };
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return bytes(a) > bytes(b); });
+  std::vector<Named> all = {{"libraries", fit.libraries}};
+  for (int i = 0; i < kNumMemClasses; ++i) {
+    all.push_back({name_of(static_cast<MemClass>(i)), fit.classes[static_cast<std::size_t>(i)]});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Named& a, const Named& b) { return a.bytes > b.bytes; });
   std::vector<std::string> parts;
-  for (int i = 0; i < 3; ++i) {
-    const int what = order[static_cast<std::size_t>(i)];
-    parts.push_back(
-        fmt::format("{} {}", name_of(static_cast<MemClass>(what)), format_bytes(bytes(what))));
+  for (std::size_t i = 0; i < 3; ++i) {
+    parts.push_back(fmt::format("{} {}", all[i].name, format_bytes(all[i].bytes)));
   }
   return join(parts);
 }
@@ -58,8 +60,8 @@ Fit fullest_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit) 
 }
 
 // Of the host whose first rank is `first`: what the ranks on one device need.
-Fit device_of_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit, int first,
-                   std::size_t device) {
+Fit device_of_host(const RankConfig& config, const RunPlan& plan, const MemoryLimit& limit,
+                   int first, std::size_t device) {
   const int num_ranks = static_cast<int>(plan.kind_of.size());
   const int last = std::min(num_ranks, first + limit.ranks_per_host);
   const int begin = first + static_cast<int>(device);
@@ -71,7 +73,11 @@ Fit device_of_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit
     add(fit.classes, memory.by_class());
     ++sharing;
   }
-  const auto coords = mesh_shape(job.config.layout).coords_of(begin < last ? begin : first);
+  if (sharing > 0) {
+    fit.libraries = library_bytes(limit.libraries, config, begin);
+    fit.needed += fit.libraries;
+  }
+  const auto coords = mesh_shape(config.layout).coords_of(begin < last ? begin : first);
   fit.where = sharing > 1
                   ? fmt::format("the {} ranks that share device {}", sharing, device)
                   : fmt::format("a rank of stage {}", coords[static_cast<std::size_t>(Axis::kPp)]);
@@ -82,10 +88,11 @@ Fit device_of_host(const Job& job, const RunPlan& plan, const MemoryLimit& limit
 // The one that lacks most, or has least left.
 Fit fullest_device(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
   const int num_ranks = static_cast<int>(plan.kind_of.size());
+  const RankConfig config = rank_config(job);
   std::optional<Fit> fullest;
   for (int first = 0; first < num_ranks; first += limit.ranks_per_host) {
     for (std::size_t device = 0; device < limit.devices.size(); ++device) {
-      const Fit fit = device_of_host(job, plan, limit, first, device);
+      const Fit fit = device_of_host(config, plan, limit, first, device);
       if (fit.needed == 0) continue;
       if (!fullest || fit.needed - fit.available > fullest->needed - fullest->available) {
         fullest = fit;
@@ -132,6 +139,16 @@ ClassBytes host_classes(const Job& job, const DryMemory& memory) {
   return classes;
 }
 
+std::int64_t fullest_bytes(const Job& job, const RunPlan& plan, const Libraries& libraries) {
+  const RankConfig config = rank_config(job);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < config.layout.ranks; ++rank) {
+    most =
+        std::max(most, plan.of(rank).whole.device_bytes() + library_bytes(libraries, config, rank));
+  }
+  return most;
+}
+
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
   Fit host = fullest_host(job, plan, limit);
   if (limit.devices.empty()) return host;
@@ -142,7 +159,7 @@ Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
 std::string explain_misfit(const Job& job, const RunPlan& plan, const MemoryLimit& limit) {
   const Fit fit = check_fit(job, plan, limit);
   std::string text = fmt::format("{}: {} needed, {} free ({})", fit.where, format_bytes(fit.needed),
-                                 format_bytes(fit.available), largest_classes(fit.classes));
+                                 format_bytes(fit.available), largest_classes(fit));
   const std::vector<Remedy> remedies = find_remedies(job, plan, limit);
   if (remedies.empty()) return text + "; no option lowers it: use more ranks or a smaller model";
   text += remedies.front().fits ? "; what makes it fit:"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/library_memory.h"
 #include "train/plan_memory.h"
 
 namespace orthant {
@@ -17,6 +18,7 @@ struct MemoryLimit {
   std::vector<std::int64_t> devices = {};
   std::int64_t host_bytes = 0;  // of a host, or of what all its ranks share; 0: not known
   int ranks_per_host = 1;
+  Libraries libraries = {};  // what is taken of devices beside arenas
 };
 
 // This host alone, for all ranks.
@@ -31,13 +33,17 @@ std::int64_t feed_bytes(const Job& job);
 std::int64_t host_bytes(const Job& job, const DryMemory& memory);
 ClassBytes host_classes(const Job& job, const DryMemory& memory);
 
+// Of the fullest rank, with what libraries take.
+std::int64_t fullest_bytes(const Job& job, const RunPlan& plan, const Libraries& libraries);
+
 // The fullest memory under a limit.
 struct Fit {
   bool fits = true;
   std::int64_t needed = 0;
   std::int64_t available = 0;
   std::string where;     // "a rank of stage 3", "the 2 ranks that share device 0"
-  ClassBytes classes{};  // of `needed`; the rest is host memory beside arenas
+  ClassBytes classes{};  // of `needed`; the rest is of libraries, or host memory beside arenas
+  std::int64_t libraries = 0;
 };
 Fit check_fit(const Job& job, const RunPlan& plan, const MemoryLimit& limit);
 

@@ -58,9 +58,10 @@ std::int64_t left_in(const std::string& folder, const Controller& names) {
 
 // The least of a group and all above it.
 std::int64_t left_on_path(const std::string& root, std::string group, const Controller& names) {
-  std::int64_t left = left_in(root + names.mount, names);
+  const std::string mount = root + names.mount;
+  std::int64_t left = left_in(mount, names);
   while (!group.empty() && group != "/") {
-    left = std::min(left, left_in(root + names.mount + group, names));
+    left = std::min(left, left_in(std::string(mount).append(group), names));
     group.resize(group.find_last_of('/'));
   }
   return left;
@@ -111,8 +112,7 @@ std::int64_t available_gpu_bytes(int index) {
         "a host as it has GPUs",
         index, count);
   }
-  constexpr std::int64_t kLibraries = std::int64_t{1} << 30;
-  return free_gpu_bytes(index) - kLibraries;
+  return free_gpu_bytes(index);
 }
 
 std::vector<std::int64_t> available_gpu_bytes() {

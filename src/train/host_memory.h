@@ -12,8 +12,7 @@ namespace orthant {
 // tests.
 std::int64_t available_host_bytes(const std::string& root = "");
 
-// The same of one GPU, without what the libraries take as they load their kernels. Throws a user
-// error where it is not.
+// The same of one GPU, which has a context from here on. Throws a user error where it is not.
 std::int64_t available_gpu_bytes(int index);
 std::vector<std::int64_t> available_gpu_bytes();  // of every GPU
 

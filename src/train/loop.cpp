@@ -290,14 +290,17 @@ void prepare(const RankConfig& rank, SharedRun& run) {
 // The first rank's: makes the folders and tells how the run begins.
 void begin_report(const SharedRun& run, std::optional<Report>& report) {
   make_folders(run.config);
+  const Libraries libraries = libraries_of(run.config, run.world);
   report.emplace(
-      run.config, run.plan, run.first_step,
+      run.config, fullest_bytes({.config = run.config}, run.plan, libraries), run.first_step,
       peak_flops(run.config.device.kind, run.config.compute_type(), run.config.layout.ranks));
   for (const std::string& damage : run.weights.passed_over) {
     report->message(damage);
   }
   report->message(fmt::format("weights: {}", run.weights.origin));
   report->message(memory_table(run.config.layout, run.plan));
+  const std::string taken = library_text(libraries, rank_config(run.config), 0);
+  if (!taken.empty()) report->message("libraries take of a GPU, as assumed: " + taken);
   for (const std::string& note : notes_on(run.config)) {
     report->message("note: " + note);
   }

@@ -51,10 +51,10 @@ const std::string& prepared(const RunConfig& config) {
 
 }  // namespace
 
-Report::Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step,
+Report::Report(const RunConfig& config, std::int64_t peak_bytes, std::int64_t first_step,
                double peak_flops)
     : config_(config),
-      peak_bytes_(plan.fullest_bytes()),
+      peak_bytes_(peak_bytes),
       peak_flops_(peak_flops),
       metrics_(prepared(config) + "/metrics.jsonl", first_step - 1),
       checkpoints_(config.log.dir + "/checkpoints.jsonl", first_step - 1),

@@ -10,7 +10,6 @@
 
 #include "train/event_file.h"
 #include "train/metrics_file.h"
-#include "train/plan_memory.h"
 #include "train/progress.h"
 #include "train/rank.h"
 #include "train/run_config.h"
@@ -23,8 +22,9 @@ class Report {
  public:
   // Opens the files in config.log.dir, which is there; lines of steps from first_step on, which a
   // lost run wrote, go.
-  // `peak_flops`: FLOP/s of this machine, for mfu.
-  Report(const RunConfig& config, const RunPlan& plan, std::int64_t first_step, double peak_flops);
+  // `peak_bytes`: of the fullest rank; `peak_flops`: FLOP/s of this machine, for mfu.
+  Report(const RunConfig& config, std::int64_t peak_bytes, std::int64_t first_step,
+         double peak_flops);
 
   // `seconds`: of the step alone, without evaluation and checkpoint. `drawn`: of a blend, the
   // samples of each prefix of data.train so far; else empty.

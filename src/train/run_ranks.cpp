@@ -27,6 +27,24 @@ void agree(ProcessWorld* world, const std::function<void()>& act) {
   }
 }
 
+namespace {
+
+// Mapped memory goes with memory that the processes of a host share; where their GPUs do not reach
+// each other after all, NCCL is used, which nothing says before it is tried.
+GpuLinks gpu_links_of(ProcessWorld* world) {
+  if (world == nullptr || world->size() == 1) return GpuLinks::kNone;
+  return world->transport() == Transport::kSharedMemory ? GpuLinks::kPeers : GpuLinks::kNccl;
+}
+
+}  // namespace
+
+Libraries libraries_of(const RunConfig& config, ProcessWorld* world) {
+  if (config.device.kind != "cuda") return {};
+  return {.memory = assumed_library_memory(),
+          .links = gpu_links_of(world),
+          .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks};
+}
+
 MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
   std::vector<std::int64_t> devices;
   if (config.device.kind == "cuda" && world == nullptr) {
@@ -36,9 +54,12 @@ MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world) {
     if (world->local_rank() < num_gpus()) use_gpu(world->local_rank());
     devices.assign(count, available_gpu_bytes(world->local_rank()));
   }
+  Libraries libraries = libraries_of(config, world);
+  libraries.has_context = true;  // asking has made it
   return {.devices = std::move(devices),
           .host_bytes = available_host_bytes(),
-          .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks};
+          .ranks_per_host = world != nullptr ? world->num_local() : config.layout.ranks,
+          .libraries = libraries};
 }
 
 void run_ranks(const RankConfig& config, const RunPlan& plan, const std::string& ops,

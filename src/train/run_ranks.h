@@ -26,6 +26,9 @@ inline Transport transport_of(ProcessWorld* world) {
 // Does `act`; where this process is a rank, all of them do, and all throw when one does.
 void agree(ProcessWorld* world, const std::function<void()>& act);
 
+// What libraries take of the GPUs of this run; nothing where it has none.
+Libraries libraries_of(const RunConfig& config, ProcessWorld* world);
+
 // What the hosts can give to the ranks, when all hosts are like this one; of a process on a GPU,
 // when all GPUs are like its own. Throws a user error where a device that is asked for is not.
 MemoryLimit memory_limit(const RunConfig& config, ProcessWorld* world);

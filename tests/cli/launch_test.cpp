@@ -58,7 +58,7 @@ int free_port() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   socklen_t size = sizeof(address);
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
   ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(fd);
   return ntohs(address.sin_port);
@@ -226,16 +226,16 @@ TEST_F(Processes, AFailureOfOneRankIsTheStatusOfAll) {
 
 class Torchrun : public Processes {
  protected:
-  std::unique_ptr<Process> start(int number, int rank, int size, const Words& words) const {
-    return std::make_unique<Process>(
-        at(""), words,
-        Process::Limits{
-            .file_bytes = 0,
-            .out = at(fmt::format(".out{}", number)),
-            .program = {},
-            .environment = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size),
-                            "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port_)},
-            .err = at(fmt::format(".err{}", number))});
+  std::unique_ptr<Process> start(int number, int rank, int size, const Words& words,
+                                 const Words& more = {}) const {
+    const Words variables = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size),
+                             "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port_)};
+    return std::make_unique<Process>(at(""), words,
+                                     Process::Limits{.file_bytes = 0,
+                                                     .out = at(fmt::format(".out{}", number)),
+                                                     .program = {},
+                                                     .environment = joined(variables, more),
+                                                     .err = at(fmt::format(".err{}", number))});
   }
 
  private:
@@ -251,6 +251,26 @@ TEST_F(Torchrun, RanksMeetAndTrainTheBitsOfThreads) {
   EXPECT_EQ(second->finish().status, 0);
   EXPECT_EQ(losses("log"), losses("log0"));
   EXPECT_TRUE(files_of("ckpt") == files_of("ckpt0"));
+}
+
+// On one host by memory, of hosts that NCCL's variable tells apart by sockets.
+TEST_F(Torchrun, WhichHostARankIsOnIsWhatNcclGoesBy) {
+  const Words options = {"train", "run.toml", "--layout.ranks=2", "--layout.tp=2"};
+  const std::pair<const char*, const char*> cases[] = {{"NCCL_HOSTID=a", "shm"},
+                                                       {"NCCL_HOSTID=b", "sockets"}};
+  for (const auto& [host, links] : cases) {
+    fs::remove_all(at("log"));
+    fs::remove_all(at("ckpt"));
+    const auto second = start(1, 1, 2, options, {host, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"});
+    const Finished first =
+        start(0, 0, 2, options, {"NCCL_HOSTID=a", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"})->finish();
+    EXPECT_EQ(first.status, 0) << first.err;
+    EXPECT_EQ(second->finish().status, 0);
+    EXPECT_NE(first.err.find(fmt::format("started by torchrun, connected by {}\n", links)),
+              std::string::npos)
+        << first.err;
+    EXPECT_EQ(losses("log").size(), 4U);
+  }
 }
 
 TEST_F(Torchrun, DuplicatesAndGapsAreReported) {

@@ -1,5 +1,6 @@
 // orthant plan through the binary: what it prints, writes and refuses.
 #include "base/json.h"
+#include "cli/machine_links.h"
 #include "tests/cli/binary.h"
 
 namespace orthant::test {
@@ -53,6 +54,15 @@ TEST_F(PlanCommand, PredictsCallsOfAMachineOfSeveralRanks) {
       {"plan", "run.toml", "--machine", "m.toml", "--layout.ranks=2", "--layout.tp=2", "--json"});
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_GT(Json::parse(done.out)["step_ms"].get<double>(), 0);
+}
+
+// What is measured where several GPUs are comes into the machine file; the rest stays.
+TEST(LinkMemory, IsReadFromItsMeasurement) {
+  LibraryMemory memory = {.libraries_mib = 5, .peer_mib = 6, .nccl_mib = 7};
+  read_link_memory({{"ranks", 2}, {"links", "mapped memory of peers"}, {"peer_mib", 40}}, memory);
+  EXPECT_EQ(memory.libraries_mib, 5);
+  EXPECT_EQ(memory.peer_mib, 40);
+  EXPECT_EQ(memory.nccl_mib, 7);
 }
 
 TEST_F(PlanCommand, WritesPictures) {

@@ -1,6 +1,7 @@
 // Which rank of which world the variables of launchers say, and what they may not say.
 #include <gtest/gtest.h>
 
+#include "comm/host.h"
 #include "tests/comm/rank_bed.h"
 
 namespace orthant {
@@ -118,6 +119,20 @@ TEST(Launch, DuplicatesGapsAndOtherSizesAreFound) {
   EXPECT_EQ(world({{0, 2}, {1, 4}}),
             "rank 0 is of a world of 2, rank 1 of one of 4; start all ranks with one call of the "
             "launcher");
+}
+
+TEST(Host, IsWhatNcclGoesByElseTheBoot) {
+  EXPECT_EQ(host_of({{"NCCL_HOSTID", "left"}}), "left");
+  const std::string boot = host_of({});
+  EXPECT_EQ(boot.size(), 36U) << boot;
+  EXPECT_EQ(host_of({{"NCCL_HOSTID", ""}}), boot);
+  EXPECT_NE(process_space_of({{"NCCL_HOSTID", "left"}}),
+            process_space_of({{"NCCL_HOSTID", "right"}}));
+  EXPECT_TRUE(process_space_of({}).starts_with("pid:[")) << process_space_of({});
+  EXPECT_EQ(message_of([] {
+              (void)host_of({{"NCCL_HOSTID", std::string(101, 'x')}});
+            }),
+            "NCCL_HOSTID has 101 characters, more than 100: shorten it, or unset it");
 }
 
 TEST(Launch, HostListsAreExpanded) {

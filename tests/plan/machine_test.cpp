@@ -31,6 +31,10 @@ TEST(Machine, KnownOnesAreInTheBinary) {
     EXPECT_GT(machine.facts.memory_mib, 40000) << name;
     EXPECT_GT(machine.peak_flops(DType::kBF16), machine.peak_flops(DType::kF32)) << name;
     EXPECT_GT(machine.facts.link_gb_s, machine.facts.network_gb_s) << name;
+    LibraryMemory libraries = machine.facts.libraries;
+    libraries.fields([name](const char* key, std::int64_t mib, const char* /*help*/) {
+      EXPECT_GT(mib, 0) << name << " " << key;
+    });
   }
 }
 
@@ -49,6 +53,12 @@ TEST(Machine, AFileIsRead) {
   EXPECT_EQ(error_of(path), fmt::format("machine '{}': devices_per_host=2 with memory_mib=0; give "
                                         "both or neither",
                                         path));
+  std::ofstream(path) << "[machine]\nlibraries_mib = 5\ncontext_mib = 6\n";
+  EXPECT_EQ(error_of(path), fmt::format("machine '{}': context_mib=6 is part of libraries_mib=5; "
+                                        "correct one of them",
+                                        path));
+  std::ofstream(path) << "[machine]\nnccl_mib = -1\n";
+  EXPECT_NE(error_of(path).find("counts and sizes must be 0 or more"), std::string::npos);
   std::ofstream(path) << "[measured]\nmatmul_tflops = 2\n";
   EXPECT_NE(error_of(path).find("needs attention_tflops and memory_gb_s"), std::string::npos);
   std::ofstream(path) << "[products]\ntokens = [4.0, 5.0]\ninputs = [1.0]\n";

@@ -75,6 +75,79 @@ TEST(Fit, SplitMastersAreOfferedWhereTheyHelp) {
   }
 }
 
+// Two stages of tp 1: each rank has the world, the model and the ends, and of both kinds of
+// messages two lines.
+TEST(Fit, LibrariesAreNeededBesideArenas) {
+  const Planned run(2);
+  const LibraryMemory memory = {.libraries_mib = 500,
+                                .context_mib = 400,
+                                .peer_mib = 10,
+                                .nccl_mib = 700,
+                                .nccl_group_mib = 300,
+                                .nccl_small_mib = 100,
+                                .nccl_peer_mib = 200};
+  const auto mib_by = [&](GpuLinks links, bool has_context) {
+    const Libraries libraries = {
+        .memory = memory, .links = links, .ranks_per_host = 2, .has_context = has_context};
+    const std::int64_t most = std::int64_t{1} << 40;
+    const Fit fit = check_fit(
+        run.job, run.plan, {.devices = {most, most}, .ranks_per_host = 2, .libraries = libraries});
+    EXPECT_EQ(fit.needed - fit.libraries, std::max(run.bytes(0), run.bytes(1)));
+    EXPECT_EQ(fullest_bytes(run.job, run.plan, libraries), fit.needed);
+    return fit.libraries >> 20;
+  };
+  EXPECT_EQ(mib_by(GpuLinks::kNone, false), 500);
+  EXPECT_EQ(mib_by(GpuLinks::kNone, true), 100);
+  EXPECT_EQ(mib_by(GpuLinks::kPeers, false), 500 + 10);
+  EXPECT_EQ(mib_by(GpuLinks::kNccl, false), 500 + 700 + 300 + 2 * 100 + 4 * 100);
+  EXPECT_EQ(mib_by(GpuLinks::kNccl, true), 100 + 700 + 300 + 2 * 100 + 4 * 100);
+}
+
+TEST(Fit, LibrariesAreNamedWhereTheyFillTheMemory) {
+  const Planned run(2);
+  const std::int64_t arenas = std::max(run.bytes(0), run.bytes(1));
+  const std::int64_t modules = std::int64_t{900} << 20;
+  const auto limit = [&](std::int64_t bytes) {
+    return MemoryLimit{
+        .devices = {bytes},
+        .ranks_per_host = 1,
+        .libraries = {.memory = {.libraries_mib = 1000, .context_mib = 100}, .has_context = true}};
+  };
+  EXPECT_TRUE(check_fit(run.job, run.plan, limit(arenas + modules)).fits);
+  EXPECT_FALSE(check_fit(run.job, run.plan, limit(arenas + modules - 1)).fits);
+  const std::string text = explain_misfit(run.job, run.plan, limit(modules));
+  EXPECT_NE(text.find("(libraries 900.0 MiB, "), std::string::npos) << text;
+}
+
+// Those that share a device are threads of one process.
+TEST(Fit, ThreadsThatShareADeviceTakeLibrariesOnce) {
+  const Planned run(4);
+  const Fit fit = check_fit(run.job, run.plan,
+                            {.devices = {std::int64_t{1} << 40},
+                             .ranks_per_host = 4,
+                             .libraries = {.memory = {.libraries_mib = 500}}});
+  EXPECT_EQ(fit.libraries, std::int64_t{500} << 20);
+  EXPECT_EQ(fit.needed, fit.libraries + run.bytes(0) + run.bytes(1) + run.bytes(2) + run.bytes(3));
+}
+
+TEST(Fit, DirectSumsTakeMemoryWithNccl) {
+  Job job = Planned(1).job;
+  job.config.layout.ranks = 4;
+  job.config.layout.pp = 1;
+  const Libraries libraries = {
+      .memory = {.nccl_peer_mib = 10}, .links = GpuLinks::kNccl, .ranks_per_host = 4};
+  const auto mib = [&] {
+    return library_bytes(libraries, rank_config(job), 0) >> 20;
+  };
+  job.config.device.kind = "cuda";
+  EXPECT_EQ(mib(), 0);
+  job.config.precision.grad_accum = "bf16";
+  EXPECT_EQ(mib(), 30);
+  job.config.precision.grad_accum = "fp32";
+  job.config.train.deterministic = true;
+  EXPECT_EQ(mib(), 30);
+}
+
 TEST(Fit, EverySourceOfAnEvaluationHasItsSamplesOnTheHost) {
   Job job = Planned(1).job;
   job.config.train.eval_interval = 1;

@@ -1,15 +1,16 @@
 #include "comm/cuda/cuda_links.h"
 
+#include <algorithm>
 #include <array>
-#include <cstring>
-#include <fstream>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/cuda/nccl_world.h"
 #include "comm/cuda/peer_carrier.h"
 #include "comm/cuda/queue_watch.h"
+#include "comm/host.h"
 #include "comm/stream/stream_communicator.h"
 #include "mem/cuda_check.h"
 
@@ -18,14 +19,15 @@ namespace {
 
 // A rank's GPU, the same words in all processes.
 struct GpuPlace {
-  std::array<char, 64> host{};
+  std::array<char, 128> host{};
   std::array<char, 32> bus_id{};
   friend bool operator==(const GpuPlace&, const GpuPlace&) = default;
 };
 
 GpuPlace own_place() {
   GpuPlace place;
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(place.host.data(), place.host.size() - 1);
+  const std::string host = host_of(read_environment());
+  std::copy_n(host.begin(), std::min(host.size(), place.host.size() - 1), place.host.begin());
   int gpu = 0;
   ORTHANT_CUDA(cudaGetDevice(&gpu));
   ORTHANT_CUDA(
@@ -90,6 +92,13 @@ void require_own_gpus(const std::vector<GpuPlace>& places) {
   }
 }
 
+bool are_on_one_host(const std::vector<GpuPlace>& places) {
+  return std::all_of(places.begin(), places.end(), [&places](const GpuPlace& place) {
+    return place.host == places.front().host;
+  });
+}
+
+// Of GPUs of one host.
 bool can_reach(const std::vector<GpuPlace>& places, int rank) {
   int own = 0;
   ORTHANT_CUDA(cudaGetDevice(&own));
@@ -137,7 +146,8 @@ class CudaLinks final : public DeviceLinks {
   CudaLinks(StreamRank& rank, const CommParts& parts)
       : rank_(rank),
         ops_(static_cast<cudaStream_t>(parts.queue)),
-        watch_(rank, [this] { release(); }) {
+        watch_(
+            rank, [this] { release(); }, [this] { return find_broken(); }) {
     HostTalk talk(rank);
     const std::vector<GpuPlace> places = talk.all_of(own_place());
     require_own_gpus(places);
@@ -175,8 +185,7 @@ class CudaLinks final : public DeviceLinks {
   // Mapped memory is used when every rank can map that of all others.
   void map_peers(HostTalk& talk, const std::vector<GpuPlace>& places) {
     const std::span<std::byte> words = rank_.wires().shared_flags();
-    const bool is_one_host = rank_.wires().num_local() == rank_.size();
-    const bool may = is_one_host && !words.empty() && can_reach(places, rank_.rank());
+    const bool may = are_on_one_host(places) && !words.empty() && can_reach(places, rank_.rank());
     if (!talk.all_agree(may)) return;
     const Probe probe;
     PeerMemory tried;
@@ -206,9 +215,14 @@ class CudaLinks final : public DeviceLinks {
     if (nccl_ != nullptr) nccl_->abort_all();
   }
 
+  std::optional<BrokenLink> find_broken() {
+    const std::lock_guard lock(mutex_);
+    return nccl_ != nullptr ? nccl_->find_broken() : std::nullopt;
+  }
+
   StreamRank& rank_;
   cudaStream_t ops_;
-  std::mutex mutex_;  // of what the watch lets go
+  std::mutex mutex_;  // of what the watch looks at and lets go
   PeerMemory memory_;
   std::unique_ptr<SharedFlags> flags_;  // null: by NCCL
   std::unique_ptr<NcclWorld> nccl_;

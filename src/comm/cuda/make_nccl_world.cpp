@@ -21,6 +21,7 @@ class LoadedNccl final : public NcclWorld {
     return std::make_unique<NcclCarrier>(parts_, std::move(group));
   }
   void abort_all() noexcept override { comms_.abort_all(); }
+  std::optional<BrokenLink> find_broken() override { return comms_.find_broken(); }
   std::string version() const override { return version_; }
 
  private:

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -14,7 +16,8 @@ class NcclWorld {
  public:
   virtual ~NcclWorld() = default;
   virtual std::unique_ptr<DeviceCarrier> carrier(LinkedGroup group) = 0;
-  virtual void abort_all() noexcept = 0;    // what GPUs wait for in it ends
+  virtual void abort_all() noexcept = 0;  // what GPUs wait for in it ends
+  virtual std::optional<BrokenLink> find_broken() = 0;
   virtual std::string version() const = 0;  // "2.28.9"
 };
 

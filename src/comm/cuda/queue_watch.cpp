@@ -11,9 +11,11 @@
 
 namespace orthant {
 
-QueueWatch::QueueWatch(StreamRank& rank, std::function<void()> release)
+QueueWatch::QueueWatch(StreamRank& rank, std::function<void()> release,
+                       std::function<std::optional<BrokenLink>()> find_broken)
     : rank_(rank),
-      release_(std::move(release)) {
+      release_(std::move(release)),
+      find_broken_(std::move(find_broken)) {
   ORTHANT_CUDA(cudaGetDevice(&gpu_));
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -50,6 +52,7 @@ void QueueWatch::look() {
     if (seen.has_moved) rank_.wires().board().touch(rank_.rank());
     if (seen.at_work) fail_if_late(*queue, seen);
   }
+  fail_if_broken();
 }
 
 void QueueWatch::fail_if_late(const CallQueue& queue, const CallQueue::Look& seen) {
@@ -57,13 +60,31 @@ void QueueWatch::fail_if_late(const CallQueue& queue, const CallQueue::Look& see
   const double deadline_s = rank_.deadline_s();
   const Board::Verdict verdict = board.judge(rank_.rank(), queue.peers(), seen.since, deadline_s);
   if (!verdict.is_overdue) return;
-  std::vector<std::string> others;
-  for (const int other : verdict.ranks) {
-    others.push_back(board.describe(other));
+  fail(fmt::format("{} waited {:g} s on its GPU in {}", queue.title(), deadline_s,
+                   text_of(seen.at_work->kind, seen.at_work->where)),
+       verdict.ranks);
+}
+
+// The end of a process breaks its connections. A host that does not wait for its GPU hears of the
+// end, and says more.
+void QueueWatch::fail_if_broken() {
+  constexpr double kHearsWithin = 2;
+  const std::optional<BrokenLink> broken = find_broken_();
+  if (!broken) return broken_since_.reset();
+  const Board::Clock::time_point now = Board::Clock::now();
+  if (!broken_since_) broken_since_ = now;
+  if (now < after(*broken_since_, kHearsWithin)) return;
+  fail(fmt::format("{} has lost its connections on the GPU: {}", broken->title, broken->why),
+       broken->peers);
+}
+
+void QueueWatch::fail(const std::string& what, std::span<const int> others) {
+  Board& board = rank_.wires().board();
+  std::vector<std::string> descriptions;
+  for (const int other : others) {
+    descriptions.push_back(board.describe(other));
   }
-  board.fail(rank_.rank(),
-             fmt::format("{} waited {:g} s on its GPU in {}; {}", queue.title(), deadline_s,
-                         text_of(seen.at_work->kind, seen.at_work->where), join(others)));
+  board.fail(rank_.rank(), fmt::format("{}; {}", what, join(descriptions)));
   rank_.wires().wake_all();
 }
 

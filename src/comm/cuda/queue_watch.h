@@ -1,10 +1,12 @@
 // QueueWatch: a thread that looks at the calls a rank's GPU is in. It gives the signs of life of
-// the GPU, finds calls that pass the deadline there, and after a failure lets go of what the GPU
-// waits for, since a host that waits for its GPU sees neither.
+// the GPU, finds calls that pass the deadline there and connections that break, and after a failure
+// lets go of what the GPU waits for, since a host that waits for its GPU sees none of them.
 #pragma once
 
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -16,11 +18,19 @@
 
 namespace orthant {
 
+// A connection that what moves data has given up.
+struct BrokenLink {
+  std::string title;       // "rank 5 (tp group 4,5)"
+  std::vector<int> peers;  // world ranks of the others
+  std::string why;
+};
+
 class QueueWatch {
  public:
-  // `release` is called again and again after a failure, by the thread, never while add() or
-  // remove() runs.
-  QueueWatch(StreamRank& rank, std::function<void()> release);
+  // Both are called by the thread, never while add() or remove() runs: `release` again and again
+  // after a failure, `find_broken` until then.
+  QueueWatch(StreamRank& rank, std::function<void()> release,
+             std::function<std::optional<BrokenLink>()> find_broken);
   ~QueueWatch();
   QueueWatch(const QueueWatch&) = delete;
   QueueWatch& operator=(const QueueWatch&) = delete;
@@ -32,9 +42,13 @@ class QueueWatch {
   void run(const std::stop_token& stop);
   void look();
   void fail_if_late(const CallQueue& queue, const CallQueue::Look& seen);
+  void fail_if_broken();
+  void fail(const std::string& what, std::span<const int> others);
 
   StreamRank& rank_;
   std::function<void()> release_;
+  std::function<std::optional<BrokenLink>()> find_broken_;
+  std::optional<Board::Clock::time_point> broken_since_;
   int gpu_ = 0;
   std::mutex mutex_;
   std::vector<CallQueue*> queues_;

@@ -59,13 +59,19 @@ NcclComm::~NcclComm() {
   abort();
 }
 
-bool NcclComm::is_ready() {
-  if (is_aborted()) fail_run("nccl: a communicator is aborted, since another rank has failed");
+ncclResult_t NcclComm::state() {
   ncclResult_t state = ncclSuccess;
-  ORTHANT_NCCL(ncclCommGetAsyncError(comm_, &state));
-  if (state == ncclInProgress) return false;
-  check_nccl(state, "a communicator");
-  return true;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
+bool NcclComm::is_ready() {
+  return !is_aborted() && state() == ncclSuccess;
+}
+
+std::string NcclComm::fault() {
+  const ncclResult_t found = is_aborted() ? ncclSuccess : state();
+  return found == ncclSuccess || found == ncclInProgress ? "" : ncclGetErrorString(found);
 }
 
 void NcclComm::abort() noexcept {

@@ -28,12 +28,15 @@ class NcclComm {
   NcclComm& operator=(const NcclComm&) = delete;
 
   ncclComm_t get() const { return comm_; }
-  // What was asked of it last has been queued. Throws where it has failed.
+  // What was asked of it last has been queued. Never again where it is aborted or has a fault.
   bool is_ready();
+  std::string fault();    // why it can do no more, as NCCL says; empty: it can
   void abort() noexcept;  // its kernels end; without the others
   bool is_aborted() const { return comm_ == nullptr; }
 
  private:
+  ncclResult_t state();
+
   ncclConfig_t config_ = NCCL_CONFIG_INITIALIZER;
   ncclComm_t comm_ = nullptr;
 };

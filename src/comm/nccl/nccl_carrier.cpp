@@ -19,8 +19,9 @@ using Id = std::array<std::byte, sizeof(ncclUniqueId)>;
 using Lock = std::unique_lock<std::mutex>;
 static_assert(sizeof(Id) <= sizeof(Posting));
 
-// Messages are short beside the work of a stage, and their kernels take what products could use.
-constexpr int kMessageCtas = 4;
+// Messages are short beside the work of a stage, and their kernels take what products could use. Of
+// few values NCCL moves all by one channel, and each channel that it may use has memory of its own.
+constexpr int kMostCtas = 4;
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -37,31 +38,45 @@ std::size_t bytes_of(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.bytes());
 }
 
-// Returns when what was asked of the communicator is queued.
-void settle(NcclComm& comm, Lock& lock) {
+// Returns when what was asked of the communicator is queued; false: it is aborted.
+bool settle(NcclComm& comm, Lock& lock) {
   constexpr std::chrono::microseconds kEvery(20);
   while (!comm.is_ready()) {
+    if (comm.is_aborted()) return false;
     lock.unlock();
     std::this_thread::sleep_for(kEvery);
     lock.lock();
   }
+  return true;
 }
 
 }  // namespace
 
-void NcclComms::add(NcclComm& comm) {
-  comms_.push_back(&comm);
+void NcclComms::add(NcclComm& comm, const CallQueue& queue) {
+  comms_.push_back({.comm = &comm, .queue = &queue});
 }
 
 void NcclComms::remove(NcclComm& comm) {
-  std::erase(comms_, &comm);
+  std::erase_if(comms_, [&comm](const Entry& entry) { return entry.comm == &comm; });
 }
 
 void NcclComms::abort_all() {
   const Lock lock(mutex_);
-  for (NcclComm* comm : comms_) {
-    comm->abort();
+  for (const Entry& entry : comms_) {
+    entry.comm->abort();
   }
+}
+
+std::optional<BrokenLink> NcclComms::find_broken() {
+  const Lock lock(mutex_);
+  for (const Entry& entry : comms_) {
+    const std::string fault = entry.comm->fault();
+    if (fault.empty()) continue;
+    return BrokenLink{.title = entry.queue->title(),
+                      .peers = entry.queue->peers(),
+                      .why = "NCCL: " + fault + "; NCCL_DEBUG=WARN makes it say more"};
+  }
+  return std::nullopt;
 }
 
 // A communicator and the queue of its calls.
@@ -146,17 +161,17 @@ bool NcclCarrier::queue(const Call& call, std::span<const Posting> postings) {
       std::memcpy(line.id.data(), postings[maker].bytes.data(), line.id.size());
     }
     const int rank = is_pair ? (call.kind == Kind::kSend ? 0 : 1) : group_.rank;
-    line.comm =
-        std::make_unique<NcclComm>(line.id, is_pair ? 2 : size(), rank, is_pair ? kMessageCtas : 0);
-    parts_.comms.add(*line.comm);
+    const int most_ctas = is_pair || group_.has_few_values ? kMostCtas : 0;
+    line.comm = std::make_unique<NcclComm>(line.id, is_pair ? 2 : size(), rank, most_ctas);
+    parts_.comms.add(*line.comm, *line.queue);
   }
   if (!line.comm->is_ready()) return false;
   if (!line.is_launched) {
     line.queue->begin();
-    if (adds_here(call)) {
-      sum_in_rank_order(call, line, lock);
-    } else {
+    if (!adds_here(call)) {
       launch(call, line);
+    } else if (!sum_in_rank_order(call, line, lock)) {
+      return false;
     }
     line.is_launched = true;
   }
@@ -205,7 +220,7 @@ void NcclCarrier::launch(const Call& call, Line& line) {
 
 // Every rank gets its part of all tensors, piece by piece, adds it, and of an all_reduce hands the
 // sum on.
-void NcclCarrier::sum_in_rank_order(const Call& call, Line& line, Lock& lock) {
+bool NcclCarrier::sum_in_rank_order(const Call& call, Line& line, Lock& lock) {
   const bool is_scatter = call.kind == Kind::kReduceScatter;
   const Tensor& whole = is_scatter ? call.in : call.out;
   const std::int64_t width = size_of(whole.dtype);
@@ -234,11 +249,11 @@ void NcclCarrier::sum_in_rank_order(const Call& call, Line& line, Lock& lock) {
       fetched += room * width;
     }
     ORTHANT_NCCL(ncclGroupEnd());
-    settle(*line.comm, lock);
+    if (!settle(*line.comm, lock)) return false;
     std::byte* const into = to + at * width;
     reduce_on_gpu(stream, whole.dtype, call.reduce, inputs, std::span(&into, 1), mine);
   }
-  if (is_scatter) return;
+  if (is_scatter) return true;
   ORTHANT_NCCL(ncclGroupStart());
   for (int r = 0; r < size(); ++r) {
     if (r == group_.rank) continue;
@@ -246,6 +261,7 @@ void NcclCarrier::sum_in_rank_order(const Call& call, Line& line, Lock& lock) {
     line.receive(r, whole.data + split.first(r) * width, split.count(r) * width);
   }
   ORTHANT_NCCL(ncclGroupEnd());
+  return true;
 }
 
 }  // namespace orthant

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "comm/cuda/queue_watch.h"
@@ -13,17 +14,22 @@
 
 namespace orthant {
 
-// The communicators of a rank, for whoever must abort them.
+// The communicators of a rank, for whoever watches them and must abort them.
 class NcclComms {
  public:
-  void add(NcclComm& comm);
+  void add(NcclComm& comm, const CallQueue& queue);  // and the queue of its calls
   void remove(NcclComm& comm);
   void abort_all();
+  std::optional<BrokenLink> find_broken();
   std::mutex& mutex() { return mutex_; }
 
  private:
+  struct Entry {
+    NcclComm* comm;
+    const CallQueue* queue;
+  };
   std::mutex mutex_;  // held while NCCL is called
-  std::vector<NcclComm*> comms_;
+  std::vector<Entry> comms_;
 };
 
 class NcclCarrier final : public DeviceCarrier {
@@ -51,7 +57,8 @@ class NcclCarrier final : public DeviceCarrier {
   int size() const { return static_cast<int>(group_.members.size()); }
   bool adds_here(const Call& call) const;
   void launch(const Call& call, Line& line);
-  void sum_in_rank_order(const Call& call, Line& line, std::unique_lock<std::mutex>& lock);
+  // False: the communicator is aborted.
+  bool sum_in_rank_order(const Call& call, Line& line, std::unique_lock<std::mutex>& lock);
 
   Parts parts_;
   LinkedGroup group_;

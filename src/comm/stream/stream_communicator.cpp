@@ -107,8 +107,12 @@ void StreamCommunicator::do_start(const Call& call, Token /*token*/) {
 }
 
 std::unique_ptr<DeviceCarrier> StreamCommunicator::make_carrier() {
-  LinkedGroup group{
-      .title = {}, .members = {}, .rank = rank(), .lane = lane_, .scratch = scratch()};
+  LinkedGroup group{.title = {},
+                    .members = {},
+                    .rank = rank(),
+                    .lane = lane_,
+                    .scratch = scratch(),
+                    .has_few_values = has_few_values()};
   group.title = title();
   group.members = members();
   return parts().links->carrier(std::move(group));

@@ -217,6 +217,7 @@ class TcpWires final : public Wires {
   Board& board() override { return board_; }
 
   std::uint32_t ticket() override {
+    send_sign_now_and_then();
     pump();
     return 0;
   }
@@ -336,7 +337,7 @@ class TcpWires final : public Wires {
   Board board_;
   std::vector<Peer> peers_;
   std::map<std::pair<int, std::uint32_t>, TcpLink> links_;  // by peer and channel
-  Board::Clock::time_point sign_sent_ = Board::Clock::now();
+  Board::Clock::time_point sign_sent_{};  // long ago: the first call is told at once
 };
 
 }  // namespace
