@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: trains GPT-2 124M for 200 steps in every kind of layout of two ranks, in fp32 and in bf16, and
-# compares the losses with those of one rank: scripts/gpu-curves.sh TEXT [TOKENIZER]. Ranks have a GPU each where there are
-# two, and share it where there is one. The mean difference may be 1e-4 in fp32 and 1e-2 in bf16.
+# compares the losses with those of one rank: scripts/gpu-curves.sh TEXT [TOKENIZER [PRECISION...]]. Ranks have a GPU each
+# where there are two, and share it where there is one. The mean difference may be 1e-4 in fp32 and 1e-2 in bf16.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text=$(realpath "${1:?gpu-curves: name a text file to train on}")
 tokenizer=${2:-bytes}
+precisions=("${@:3}")
+[ ${#precisions[@]} -gt 0 ] || precisions=(bf16 fp32)
 orthant=$PWD/build/bin/orthant
 [ -x "$orthant" ] || scripts/build.sh
 work=$(mktemp -d)
@@ -27,6 +29,8 @@ min_lr = 0.00003
 warmup_steps = 20
 [data]
 train = ["$work/corpus"]
+[checkpoint]
+dir = ""
 [device]
 kind = "cuda"
 RUN
@@ -54,27 +58,38 @@ train_all() {
   done
   wait
 }
-train_all bf16
-train_all fp32
 
-python3 - "$work" <<'COMPARE'
+compare() {
+  python3 - "$work" "$1" <<'COMPARE'
 import json, pathlib, sys
 
-work = pathlib.Path(sys.argv[1])
+work, compute = pathlib.Path(sys.argv[1]), sys.argv[2]
+most = {"bf16": 1e-2, "fp32": 1e-4}[compute]
+
+
+def losses(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+one = losses(work / f"{compute}-one")
+print(f"{compute}: loss {one[0]:.4f} to {one[-1]:.4f} in {len(one)} steps on one rank")
 bad = 0
-for compute, most in (("bf16", 1e-2), ("fp32", 1e-4)):
-    def losses(folder):
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line)["loss"] for line in lines]
-    one = losses(work / f"{compute}-one")
-    print(f"{compute}: loss {one[0]:.4f} to {one[-1]:.4f} in {len(one)} steps on one rank")
-    for folder in sorted(work.glob(f"{compute}-*/")):
-        if folder.name == f"{compute}-one":
-            continue
-        other = losses(folder)
-        mean = sum(abs(a - b) for a, b in zip(one, other)) / len(one)
-        fits = len(other) == len(one) and mean <= most
-        bad += not fits
-        print(f"  {folder.name}: mean difference {mean:.2e}" + ("" if fits else f", more than {most:g}"))
+for folder in sorted(work.glob(f"{compute}-*/")):
+    if folder.name == f"{compute}-one":
+        continue
+    other = losses(folder)
+    mean = sum(abs(a - b) for a, b in zip(one, other)) / len(one)
+    fits = len(other) == len(one) and mean <= most
+    bad += not fits
+    print(f"  {folder.name}: mean difference {mean:.2e}" + ("" if fits else f", more than {most:g}"))
 sys.exit(bad > 0)
 COMPARE
+}
+
+status=0
+for precision in "${precisions[@]}"; do
+  train_all "$precision"
+  compare "$precision" || status=1
+done
+exit $status

@@ -1,6 +1,10 @@
 #include "comm/cuda/queue_watch.h"
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -46,13 +50,31 @@ void QueueWatch::run(const std::stop_token& stop) {
 
 void QueueWatch::look() {
   const std::lock_guard lock(mutex_);
-  if (rank_.wires().board().has_failed()) return release_();
+  if (rank_.wires().board().has_failed()) {
+    if (!end_.joinable()) end_ = std::jthread([this](const std::stop_token& stop) { end(stop); });
+    return release_();
+  }
   for (CallQueue* queue : queues_) {
     const CallQueue::Look seen = queue->look();
     if (seen.has_moved) rank_.wires().board().touch(rank_.rank());
     if (seen.at_work) fail_if_late(*queue, seen);
   }
   fail_if_broken();
+}
+
+// Under a launcher that is not ours nobody else ends a process whose GPU stands still.
+void QueueWatch::end(const std::stop_token& stop) {
+  constexpr double kMostGrace = 10;
+  const double deadline_s = rank_.deadline_s();
+  const double grace_s = deadline_s > 0 ? std::min(kMostGrace, deadline_s) : kMostGrace;
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_for(lock, stop, std::chrono::duration<double>(grace_s), [] { return false; });
+  if (stop.stop_requested()) return;
+  fmt::print(stderr, "orthant: {}; {:g} s later the GPU of rank {} still waits, so it ends\n",
+             rank_.wires().board().failure(), grace_s, rank_.rank());
+  std::_Exit(static_cast<int>(Fault::kLost));
 }
 
 void QueueWatch::fail_if_late(const CallQueue& queue, const CallQueue::Look& seen) {

@@ -1,6 +1,7 @@
 // QueueWatch: a thread that looks at the calls a rank's GPU is in. It gives the signs of life of
 // the GPU, finds calls that pass the deadline there and connections that break, and after a failure
-// lets go of what the GPU waits for, since a host that waits for its GPU sees none of them.
+// lets go of what the GPU waits for, since a host that waits for its GPU sees none of them. Where
+// that does not help, it ends the process.
 #pragma once
 
 #include <functional>
@@ -41,6 +42,7 @@ class QueueWatch {
  private:
   void run(const std::stop_token& stop);
   void look();
+  void end(const std::stop_token& stop);
   void fail_if_late(const CallQueue& queue, const CallQueue::Look& seen);
   void fail_if_broken();
   void fail(const std::string& what, std::span<const int> others);
@@ -52,6 +54,7 @@ class QueueWatch {
   int gpu_ = 0;
   std::mutex mutex_;
   std::vector<CallQueue*> queues_;
+  std::jthread end_;  // since a failure was seen; it is stopped when the thread has ended
   std::jthread thread_;
 };
 

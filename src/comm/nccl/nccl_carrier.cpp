@@ -60,10 +60,13 @@ void NcclComms::remove(NcclComm& comm) {
   std::erase_if(comms_, [&comm](const Entry& entry) { return entry.comm == &comm; });
 }
 
+// All at once: each gives its memory back, for which CUDA waits until no kernel of any other is at
+// work, and those end when their own is aborted.
 void NcclComms::abort_all() {
   const Lock lock(mutex_);
+  std::vector<std::jthread> threads;
   for (const Entry& entry : comms_) {
-    entry.comm->abort();
+    if (!entry.comm->is_aborted()) threads.emplace_back([&entry] { entry.comm->abort(); });
   }
 }
 
