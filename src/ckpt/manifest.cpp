@@ -39,6 +39,19 @@ OrderedJson blends_json(const std::vector<Manifest::Blend>& blends) {
 }
 
 // Each begins behind the one before it, and weighs nothing below 0.
+bool is_power_of_two(double number) {
+  int exponent = 0;
+  return number > 0 && std::frexp(number, &exponent) == 0.5;
+}
+
+// Files of a checkpoint lie in its folder.
+std::string parse_file_name(const std::string& name, const std::string& path) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
+    fail_damaged(path, fmt::format("'{}' is no file of its folder", name));
+  }
+  return name;
+}
+
 std::vector<Manifest::Blend> parse_blends(const OrderedJson& json, const std::string& path) {
   std::vector<Manifest::Blend> blends;
   for (const OrderedJson& blend : json) {
@@ -112,8 +125,11 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
                       .blends = {},
                       .model = {},
                       .files = {}};
-    if (!(manifest.loss_scale > 0)) {
-      fail_damaged(path, fmt::format("loss_scale is {}", manifest.loss_scale));
+    if (manifest.updates > manifest.step) {
+      fail_damaged(path, fmt::format("{} steps made {} updates", manifest.step, manifest.updates));
+    }
+    if (!is_power_of_two(manifest.loss_scale)) {
+      fail_damaged(path, fmt::format("loss_scale is {}, no power of two", manifest.loss_scale));
     }
     if (json.contains("blends")) manifest.blends = parse_blends(json.at("blends"), path);
     if (!manifest.blends.empty() && manifest.blends.back().position > manifest.position) {
@@ -124,7 +140,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
       manifest.model.emplace_back(key, value.get<std::string>());
     }
     for (const OrderedJson& file : json.at("files")) {
-      manifest.files.emplace_back(file.at("name"), count_at(file, "bytes"));
+      manifest.files.emplace_back(parse_file_name(file.at("name"), path), count_at(file, "bytes"));
     }
     if (json.contains("checksums")) {
       for (const auto& [name, sum] : json.at("checksums").items()) {
@@ -133,7 +149,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     }
     return manifest;
   } catch (const OrderedJson::exception& error) {
-    fail_damaged(path, error.what());
+    // What the library says begins with a number of its own.
+    const std::string said = error.what();
+    const std::size_t end = said.find("] ");
+    fail_damaged(path, end == std::string::npos ? said : said.substr(end + 2));
   }
 }
 

@@ -1,6 +1,7 @@
 // validate(): every option by itself, then what this version builds, then what must fit together.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -259,6 +260,15 @@ void check_split(const std::string& split_text) {
   }
 }
 
+// Also where it is written in two ways, as a and ./a.
+bool has_one_twice(const std::vector<std::string>& prefixes) {
+  std::set<std::filesystem::path> places;
+  for (const std::string& prefix : prefixes) {
+    places.insert(std::filesystem::path(prefix).lexically_normal());
+  }
+  return places.size() != prefixes.size();
+}
+
 void check_weights(const DataConfig& data) {
   if (data.weights.empty()) return;
   if (data.weights.size() != data.train.size()) {
@@ -275,8 +285,7 @@ void check_weights(const DataConfig& data) {
   if (!std::isfinite(sum) || sum == 0) {
     fail_user("data.weights sum to {}; give at least one prefix a weight above 0", sum);
   }
-  const std::set<std::string> names(data.train.begin(), data.train.end());
-  if (names.size() != data.train.size()) {
+  if (has_one_twice(data.train)) {
     fail_user(
         "data.train names a prefix twice, which data.weights cannot tell apart; name it once");
   }
@@ -290,8 +299,7 @@ void check_data(const RunConfig& config) {
     fail_user("train.seed={} is not a seed of data.order=megatron; give one below {}",
               config.train.seed, kMegatronSeeds);
   }
-  const std::set<std::string> sources(data.valid.begin(), data.valid.end());
-  if (sources.size() != data.valid.size()) {
+  if (has_one_twice(data.valid)) {
     fail_user("data.valid names a prefix twice, each has a loss of its own; name it once");
   }
   if (!data.split.empty()) {

@@ -70,6 +70,9 @@ TEST(Manifest, NumbersThatAreNoCountsAreNamed) {
 TEST(Manifest, ScalesAndBlendsThatCannotBeAreNamed) {
   EXPECT_NE(refusal("1024.0", "0").find("loss_scale is 0"), std::string::npos);
   EXPECT_NE(refusal("1024.0", "-8").find("loss_scale is -8"), std::string::npos);
+  EXPECT_NE(refusal("1024.0", "1000.0").find("loss_scale is 1000, no power"), std::string::npos);
+  EXPECT_NE(refusal("\"updates\": 6", "\"updates\": 8").find("7 steps made 8 updates"),
+            std::string::npos);
   EXPECT_NE(refusal("\"position\": 40", "\"position\": 0").find("no later than the one before"),
             std::string::npos);
   EXPECT_NE(refusal("\"position\": 40", "\"position\": 57").find("the training was at 56"),
@@ -78,6 +81,20 @@ TEST(Manifest, ScalesAndBlendsThatCannotBeAreNamed) {
   EXPECT_NE(refusal("2.0", "0").find("sum to 0"), std::string::npos);
   EXPECT_NE(refusal("fedcba9876543210", "fedcba987654321x").find("is no checksum"),
             std::string::npos);
+}
+
+TEST(Manifest, FilesLieInItsFolder) {
+  for (const char* name : {"", ".", "..", "../embed.safetensors", "/etc/passwd", "a/b"}) {
+    const std::string said = refusal("embed.safetensors", name);
+    EXPECT_NE(said.find(std::string("'") + name + "' is no file of its folder"), std::string::npos)
+        << said;
+  }
+}
+
+TEST(Manifest, WhatIsNoJsonIsNamedOnce) {
+  const std::string said = refusal("\"step\": 7,", "\"step\": 7");
+  EXPECT_NE(said.find("is damaged: parse error at line"), std::string::npos) << said;
+  EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
 }
 
 }  // namespace
