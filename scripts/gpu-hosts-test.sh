@@ -22,7 +22,7 @@ fi
 work=$(mktemp -d)
 pids=()
 clean() {
-  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; done
   rm -rf "$work"
 }
 trap clean EXIT
@@ -76,6 +76,7 @@ wait_for() { # PID SECONDS
   else
     status=0
     wait "$1" || status=$?
+    pids=("${pids[@]/#$1/}")
   fi
 }
 # A port that nobody listens at.

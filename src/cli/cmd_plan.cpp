@@ -59,8 +59,9 @@ void add_plan(Parser& app, Command& chosen) {
   command.add_option("--hosts", arguments->hosts, "hosts that are there; without it: enough")
       .positive();
   command.add_option("--transport", arguments->transport,
-                     "what connects ranks: threads, shm (of orthant launch and torchrun) or mpi; "
-                     "the host memory of the last two is counted");
+                     "what connects ranks: threads, shm (of orthant launch and torchrun), mpi, or "
+                     "sockets (of torchrun on several hosts); the host memory of the last three "
+                     "is counted, and GPUs that go by mpi or sockets go by NCCL");
   command.add_option("--chart", arguments->chart,
                      "FILE.svg or FILE.html: the schedule, and memory over a step, drawn");
   command.add_option("--trace", arguments->trace,

@@ -49,8 +49,8 @@ Connections connections_of(const MeshShape& shape, int rank, int kv_copies) {
   return all;
 }
 
-int direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const DirectSums& sums,
-                    int ranks_per_host) {
+DirectPeers direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const DirectSums& sums,
+                            int ranks_per_host) {
   const auto is_direct = [&sums](int size, bool is_16_bit) {
     return sums.in_rank_order || (is_16_bit && size > 2);
   };
@@ -62,7 +62,7 @@ int direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const Direc
   const bool over_ends = is_direct(2, sums.has_16_bit_gradients);
   const Coords own = shape.coords_of(rank);
   const int first = rank / ranks_per_host * ranks_per_host;
-  int count = 0;
+  DirectPeers peers;
   for (int other = first; other < std::min(shape.ranks(), first + ranks_per_host); ++other) {
     if (other == rank) continue;
     const Coords theirs = shape.coords_of(other);
@@ -74,13 +74,16 @@ int direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const Direc
     };
     const bool is_in_tp = is_along(Axis::kTp);
     const bool holds_same = at(own, Axis::kTp) / kv_copies == at(theirs, Axis::kTp) / kv_copies;
-    count += over_tp && is_in_tp ? 1 : 0;
-    count += over_kv && is_in_tp && holds_same ? 1 : 0;
-    count += over_dp && is_along(Axis::kDp) ? 1 : 0;
+    peers.large += over_tp && is_in_tp ? 1 : 0;
+    peers.large += over_kv && is_in_tp && holds_same ? 1 : 0;
+    peers.large += over_dp && is_along(Axis::kDp) ? 1 : 0;
     const bool are_ends = is_end(shape, own) && is_end(shape, theirs);
-    count += over_ends && are_ends && is_along(Axis::kPp) ? 1 : 0;
+    peers.large += over_ends && are_ends && is_along(Axis::kPp) ? 1 : 0;
+    // Losses and votes of the world, norms of the model.
+    const bool is_in_model = at(own, Axis::kDp) == at(theirs, Axis::kDp);
+    if (sums.in_rank_order) peers.small += is_in_model ? 2 : 1;
   }
-  return count;
+  return peers;
 }
 
 }  // namespace orthant

@@ -24,8 +24,12 @@ struct DirectSums {
 };
 
 // Other ranks of the same host, `ranks_per_host` in a row, that a rank reaches in such sums, one
-// large group after another.
-int direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const DirectSums& sums,
-                    int ranks_per_host);
+// group after another.
+struct DirectPeers {
+  int large = 0;  // by large groups
+  int small = 0;
+};
+DirectPeers direct_peers_of(const MeshShape& shape, int rank, int kv_copies, const DirectSums& sums,
+                            int ranks_per_host);
 
 }  // namespace orthant

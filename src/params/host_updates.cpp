@@ -177,6 +177,7 @@ void HostUpdates::begin(const Tensor& step_state) {
 }
 
 void HostUpdates::start() {
+  ORTHANT_CHECK(last_of_host_ == nullptr, "updates begin while weights of the last have not left");
   // Those that used the buffers before are settled.
   for (Buffer& buffer : buffers_) {
     buffer.updated = {};

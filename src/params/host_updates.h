@@ -81,6 +81,7 @@ class HostUpdates {
   // A GPU's queues hold so many more than the unit needs that is asked for; beyond, the thread that
   // fills them would wait for the updates, and the forward with it.
   static constexpr std::size_t kStepsAhead = 32;
+  static_assert(kOneOfHost <= kStepsAhead);  // finish() finds a unit's pieces on their way back
 
   struct Part {
     Segment segment;

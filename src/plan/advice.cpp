@@ -64,11 +64,14 @@ std::vector<LayoutConfig> coarser_layouts(const LayoutConfig& layout) {
   return all;
 }
 
-// Parameters in bf16, gradients in fp32 and three sharded fp32 numbers an element, of an even cut.
+// Parameters in bf16, gradients, and sharded masters and moments, of an even cut.
 double least_state_bytes(const RunConfig& config) {
   const LayoutConfig& layout = config.layout;
+  const double grad = config.precision.grad_accum == "bf16" ? 2 : 4;
+  const double master = config.precision.master == "split" ? 2 : 4;
+  const double moments = config.optimizer.moments == "bf16" ? 4 : 8;
   return static_cast<double>(count_parameters(config.model)) / (layout.tp * layout.pp) *
-         (6.0 + 12.0 / layout.dp());
+         (2 + grad + (master + moments) / layout.dp());
 }
 
 // A layout whose fullest ranks, those of its ends, leave a tenth of the memory free.

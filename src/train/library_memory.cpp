@@ -41,8 +41,10 @@ std::vector<Part> parts_of(const Libraries& libraries, const RankConfig& config,
     add(memory.nccl_group_mib, of.large_groups, "its groups ({})");
     add(memory.nccl_small_mib, of.small_groups, "groups of few values ({})");
     add(memory.nccl_small_mib, of.pairs, "lines of messages ({})");
-    add(memory.nccl_peer_mib, direct_peers_of(shape, rank, copies, sums, libraries.ranks_per_host),
-        "peers of the host in sums from all to all ({})");
+    const DirectPeers peers = direct_peers_of(shape, rank, copies, sums, libraries.ranks_per_host);
+    constexpr std::int64_t kSmallShare = 8;  // their groups have 4 of NCCL's 32 channels
+    add(memory.nccl_peer_mib, peers.large, "peers of the host in sums from all to all ({})");
+    add(memory.nccl_peer_mib / kSmallShare, peers.small, "such peers in sums of few values ({})");
   }
   return parts;
 }

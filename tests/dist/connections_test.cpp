@@ -73,7 +73,7 @@ TEST(Connections, AreThoseThatAMeshMakes) {
 TEST(Connections, DirectSumsReachRanksOfTheHostAlone) {
   const MeshShape shape = shape_of(2, 4, 2);
   const auto peers = [&shape](const DirectSums& sums, int ranks_per_host) {
-    return direct_peers_of(shape, 0, 1, sums, ranks_per_host);
+    return direct_peers_of(shape, 0, 1, sums, ranks_per_host).large;
   };
   EXPECT_EQ(peers({}, 16), 0);
   EXPECT_EQ(peers({.in_rank_order = true}, 16), 1 + 3 + 1);  // tp, dp, the other end
@@ -82,7 +82,10 @@ TEST(Connections, DirectSumsReachRanksOfTheHostAlone) {
   // Of two ranks a 16-bit sum is rounded once anyway.
   EXPECT_EQ(peers({.has_16_bit_activations = true}, 16), 0);
   EXPECT_EQ(peers({.has_16_bit_gradients = true}, 16), 3);
-  EXPECT_EQ(direct_peers_of(shape_of(8, 1, 1), 5, 4, {.in_rank_order = true}, 8), 7 + 3);
+  EXPECT_EQ(direct_peers_of(shape_of(8, 1, 1), 5, 4, {.in_rank_order = true}, 8).large, 7 + 3);
+  // The world's others, and again those of the same dp.
+  EXPECT_EQ(direct_peers_of(shape_of(2, 2, 2), 5, 1, {.in_rank_order = true}, 8).small, 7 + 3);
+  EXPECT_EQ(direct_peers_of(shape_of(2, 2, 2), 5, 1, {.has_16_bit_gradients = true}, 8).small, 0);
 }
 
 }  // namespace

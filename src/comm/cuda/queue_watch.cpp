@@ -21,6 +21,7 @@ QueueWatch::QueueWatch(StreamRank& rank, std::function<void()> release,
       release_(std::move(release)),
       find_broken_(std::move(find_broken)) {
   ORTHANT_CUDA(cudaGetDevice(&gpu_));
+  guard_ = std::jthread([this](const std::stop_token& stop) { guard(stop); });
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -41,40 +42,74 @@ void QueueWatch::remove(CallQueue& queue) {
 
 void QueueWatch::run(const std::stop_token& stop) {
   constexpr std::chrono::milliseconds kEvery(20);
-  if (cudaSetDevice(gpu_) != cudaSuccess) return;
+  if (cudaSetDevice(gpu_) != cudaSuccess) {
+    return fail(fmt::format("the calls of GPU {} cannot be watched", gpu_), {});
+  }
   while (!stop.stop_requested()) {
     look();
+    ++num_looks_;
     std::this_thread::sleep_for(kEvery);
   }
 }
 
 void QueueWatch::look() {
   const std::lock_guard lock(mutex_);
-  if (rank_.wires().board().has_failed()) {
-    if (!end_.joinable()) end_ = std::jthread([this](const std::stop_token& stop) { end(stop); });
-    return release_();
-  }
+  const bool has_failed = rank_.wires().board().has_failed();
+  if (has_failed) release_();
+  bool is_at_work = false;
   for (CallQueue* queue : queues_) {
     const CallQueue::Look seen = queue->look();
     if (seen.has_moved) rank_.wires().board().touch(rank_.rank());
-    if (seen.at_work) fail_if_late(*queue, seen);
+    if (seen.at_work && !has_failed) fail_if_late(*queue, seen);
+    is_at_work = is_at_work || seen.at_work;
   }
-  fail_if_broken();
+  is_at_work_ = is_at_work;
+  if (!has_failed) fail_if_broken();
+}
+
+// Takes no lock that a call of CUDA or NCCL is made under. Counts its own rounds, so that a process
+// that was stopped for a while is not late.
+void QueueWatch::guard(const std::stop_token& stop) {
+  constexpr double kEveryS = 0.1;
+  constexpr double kMostGrace = 10;
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::int64_t last_look = -1;
+  double without_look_s = 0;
+  double failed_s = 0;
+  for (;;) {
+    std::unique_lock lock(mutex);
+    stopped.wait_for(lock, stop, std::chrono::duration<double>(kEveryS), [] { return false; });
+    if (stop.stop_requested()) return;
+    const std::int64_t look = num_looks_;
+    without_look_s = look == last_look ? without_look_s + kEveryS : 0;
+    last_look = look;
+    const double deadline_s = rank_.deadline_s();
+    if (!rank_.wires().board().has_failed()) {
+      if (deadline_s > 0 && without_look_s > deadline_s) fail_stuck();
+      continue;
+    }
+    failed_s += kEveryS;
+    const double grace_s = deadline_s > 0 ? std::min(kMostGrace, deadline_s) : kMostGrace;
+    if (failed_s > grace_s && (is_at_work_ || without_look_s > grace_s)) end(grace_s);
+  }
 }
 
 // Under a launcher that is not ours nobody else ends a process whose GPU stands still.
-void QueueWatch::end(const std::stop_token& stop) {
-  constexpr double kMostGrace = 10;
-  const double deadline_s = rank_.deadline_s();
-  const double grace_s = deadline_s > 0 ? std::min(kMostGrace, deadline_s) : kMostGrace;
-  std::mutex mutex;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(mutex);
-  stopped.wait_for(lock, stop, std::chrono::duration<double>(grace_s), [] { return false; });
-  if (stop.stop_requested()) return;
+void QueueWatch::end(double grace_s) const {
   fmt::print(stderr, "orthant: {}; {:g} s later the GPU of rank {} still waits, so it ends\n",
              rank_.wires().board().failure(), grace_s, rank_.rank());
   std::_Exit(static_cast<int>(Fault::kLost));
+}
+
+void QueueWatch::fail_stuck() {
+  std::vector<int> others;
+  for (int other = 0; other < rank_.size(); ++other) {
+    if (other != rank_.rank()) others.push_back(other);
+  }
+  fail(fmt::format("rank {} has waited {:g} s in a call of CUDA or NCCL", rank_.rank(),
+                   rank_.deadline_s()),
+       others);
 }
 
 void QueueWatch::fail_if_late(const CallQueue& queue, const CallQueue::Look& seen) {
@@ -96,8 +131,7 @@ void QueueWatch::fail_if_broken() {
   const Board::Clock::time_point now = Board::Clock::now();
   if (!broken_since_) broken_since_ = now;
   if (now < after(*broken_since_, kHearsWithin)) return;
-  fail(fmt::format("{} has lost its connections on the GPU: {}", broken->title, broken->why),
-       broken->peers);
+  fail(broken->title + " " + broken->why, broken->peers);
 }
 
 void QueueWatch::fail(const std::string& what, std::span<const int> others) {
@@ -106,7 +140,8 @@ void QueueWatch::fail(const std::string& what, std::span<const int> others) {
   for (const int other : others) {
     descriptions.push_back(board.describe(other));
   }
-  board.fail(rank_.rank(), fmt::format("{}; {}", what, join(descriptions)));
+  const std::string about = descriptions.empty() ? "" : "; " + join(descriptions);
+  board.fail(rank_.rank(), what + about);
   rank_.wires().wake_all();
 }
 

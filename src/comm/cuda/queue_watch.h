@@ -1,9 +1,12 @@
 // QueueWatch: a thread that looks at the calls a rank's GPU is in. It gives the signs of life of
 // the GPU, finds calls that pass the deadline there and connections that break, and after a failure
-// lets go of what the GPU waits for, since a host that waits for its GPU sees none of them. Where
-// that does not help, it ends the process.
+// lets go of what the GPU waits for, since a host that waits for its GPU sees none of them. A
+// second thread looks at the first, which may wait for CUDA or NCCL itself, and ends a process
+// whose GPU does not let go.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -22,7 +25,7 @@ namespace orthant {
 // A connection that what moves data has given up.
 struct BrokenLink {
   std::string title;       // "rank 5 (tp group 4,5)"
-  std::vector<int> peers;  // world ranks of the others
+  std::vector<int> peers;  // world ranks of the others, where they may be why
   std::string why;
 };
 
@@ -42,9 +45,11 @@ class QueueWatch {
  private:
   void run(const std::stop_token& stop);
   void look();
-  void end(const std::stop_token& stop);
+  void guard(const std::stop_token& stop);
+  [[noreturn]] void end(double grace_s) const;
   void fail_if_late(const CallQueue& queue, const CallQueue::Look& seen);
   void fail_if_broken();
+  void fail_stuck();
   void fail(const std::string& what, std::span<const int> others);
 
   StreamRank& rank_;
@@ -54,7 +59,9 @@ class QueueWatch {
   int gpu_ = 0;
   std::mutex mutex_;
   std::vector<CallQueue*> queues_;
-  std::jthread end_;  // since a failure was seen; it is stopped when the thread has ended
+  std::atomic<std::int64_t> num_looks_{0};
+  std::atomic<bool> is_at_work_{false};  // at the last look the GPU was in some call
+  std::jthread guard_;                   // is stopped when the thread has ended
   std::jthread thread_;
 };
 

@@ -74,6 +74,11 @@ std::string NcclComm::fault() {
   return found == ncclSuccess || found == ncclInProgress ? "" : ncclGetErrorString(found);
 }
 
+bool NcclComm::has_lost_peers() {
+  const ncclResult_t found = is_aborted() ? ncclSuccess : state();
+  return found == ncclRemoteError || found == ncclSystemError;
+}
+
 void NcclComm::abort() noexcept {
   if (comm_ == nullptr) return;
   ncclCommAbort(comm_);

@@ -31,6 +31,7 @@ class NcclComm {
   // What was asked of it last has been queued. Never again where it is aborted or has a fault.
   bool is_ready();
   std::string fault();    // why it can do no more, as NCCL says; empty: it can
+  bool has_lost_peers();  // that is why
   void abort() noexcept;  // its kernels end; without the others
   bool is_aborted() const { return comm_ == nullptr; }
 

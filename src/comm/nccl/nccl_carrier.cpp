@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "comm/cuda/reduce_kernel.h"
 #include "comm/cuda/split.h"
@@ -38,11 +40,11 @@ std::size_t bytes_of(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.bytes());
 }
 
-// Returns when what was asked of the communicator is queued; false: it is aborted.
+// Returns when what was asked of the communicator is queued; false: it can do no more.
 bool settle(NcclComm& comm, Lock& lock) {
   constexpr std::chrono::microseconds kEvery(20);
   while (!comm.is_ready()) {
-    if (comm.is_aborted()) return false;
+    if (comm.is_aborted() || !comm.fault().empty()) return false;
     lock.unlock();
     std::this_thread::sleep_for(kEvery);
     lock.lock();
@@ -64,9 +66,15 @@ void NcclComms::remove(NcclComm& comm) {
 // work, and those end when their own is aborted.
 void NcclComms::abort_all() {
   const Lock lock(mutex_);
+  int gpu = 0;
+  cudaGetDevice(&gpu);
   std::vector<std::jthread> threads;
   for (const Entry& entry : comms_) {
-    if (!entry.comm->is_aborted()) threads.emplace_back([&entry] { entry.comm->abort(); });
+    if (entry.comm->is_aborted()) continue;
+    threads.emplace_back([&entry, gpu] {
+      cudaSetDevice(gpu);  // NCCL goes back to it
+      entry.comm->abort();
+    });
   }
 }
 
@@ -75,9 +83,12 @@ std::optional<BrokenLink> NcclComms::find_broken() {
   for (const Entry& entry : comms_) {
     const std::string fault = entry.comm->fault();
     if (fault.empty()) continue;
+    const bool is_lost = entry.comm->has_lost_peers();
     return BrokenLink{.title = entry.queue->title(),
-                      .peers = entry.queue->peers(),
-                      .why = "NCCL: " + fault + "; NCCL_DEBUG=WARN makes it say more"};
+                      .peers = is_lost ? entry.queue->peers() : std::vector<int>{},
+                      .why = fmt::format(
+                          "{}, as NCCL says: {}; NCCL_DEBUG=WARN makes it say more",
+                          is_lost ? "has lost its connections on the GPU" : "cannot go on", fault)};
   }
   return std::nullopt;
 }

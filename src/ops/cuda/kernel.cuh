@@ -187,7 +187,7 @@ __device__ inline float divide(float a, float b) {
 }
 
 // The same of what is rounded to T in the end: for 16 bits the processor's own exp and quotient,
-// whose errors of some 2^-21 are far below that.
+// whose errors, 2^-22 near 0 and 2^-17 at most, are far below that.
 template <class T>
 __device__ inline float exp_for(float x) {
   if constexpr (std::is_same_v<T, float>) {

@@ -141,11 +141,12 @@ __device__ inline void add_terms(const Values<S::width>* mine, float* part, int 
   }
 }
 
-// Rows are copied to shared memory one ahead where they fit: a thread reads what it has copied.
+// Rows are copied to shared memory one ahead where they fit, on sm_80 too: a thread reads what it
+// has copied.
 template <class S, class T>
 inline constexpr std::size_t kAheadBytes = std::size_t{6} * S::rows* S::row_elements * sizeof(T);
 template <class S, class T>
-inline constexpr bool kCopiesAhead = S::width > 1 && kAheadBytes<S, T> <= 200 * 1024;
+inline constexpr bool kCopiesAhead = S::width > 1 && kAheadBytes<S, T> <= 160 * 1024;
 // The sums of add_terms() take the same place.
 template <class S, class T>
 inline constexpr std::size_t kSharedBytes = kCopiesAhead<S, T> ? kAheadBytes<S, T>
