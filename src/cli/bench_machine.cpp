@@ -321,7 +321,7 @@ std::string bench_machine(const MachineBench& bench) {
   machine.measured.host_memory_gb_s =
       giga(host_update_rate(bench.num_threads, samples.host_elements, 4 * each));
   std::vector<std::string> remarks = {
-      fmt::format("Written by orthant bench machine --device {} --threads {} --seconds {:.0f}.",
+      fmt::format("Written by orthant bench machine --device {} --threads {} --seconds {:g}.",
                   bench.device, bench.num_threads, bench.seconds)};
   if (!bench.like.empty()) {
     remarks.push_back(fmt::format("{}etworks, and what the vendor says, are those of machine {}.",

@@ -93,7 +93,7 @@ void AlgorithmFile::require_can_be_made() const {
   if (path_.empty()) return;
   std::error_code error;
   if (fs::is_directory(path_, error)) {
-    fail_user("device.algorithms='{}' is a folder; give the name of a file", path_);
+    fail_user("'{}' is a folder; give the name of a file as device.algorithms", path_);
   }
   require_folder_can_be_made(folder_of(path_), "the folder of device.algorithms");
 }

@@ -1,7 +1,11 @@
 // find_remedies(): changes of the run file, each tried by a dry run.
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <functional>
+#include <optional>
 #include <string_view>
+#include <thread>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -173,19 +177,18 @@ class Search {
         base_(plan_of(job).totals) {}
 
   std::vector<Remedy> run() {
+    const std::vector<Change> each = changes();
+    std::vector<std::optional<Remedy>> tried = try_each(each);
     std::vector<Remedy> all;
     bool fits = false;  // the change before, ...
     bool is_kept = false;
-    for (const Change& change : changes()) {
-      if (!change.goes_further) fits = is_kept = false;
-      if (fits) continue;
-      Job changed = job_;
-      Remedy remedy{.options = change.apply(changed.config), .cost = {}};
-      if (!try_out(changed, change.remark, remedy)) continue;
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      if (!each[i].goes_further) fits = is_kept = false;
+      if (fits || !tried[i]) continue;
       if (is_kept) all.pop_back();  // ... in whose place this one comes
       is_kept = true;
-      fits = remedy.fits;
-      all.push_back(std::move(remedy));
+      fits = tried[i]->fits;
+      all.push_back(std::move(*tried[i]));
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const Remedy& a, const Remedy& b) { return a.fits > b.fits; });
@@ -194,6 +197,35 @@ class Search {
   }
 
  private:
+  // By itself, side by side on the cores of this host; nothing where one does not help.
+  std::vector<std::optional<Remedy>> try_each(const std::vector<Change>& each) const {
+    std::vector<std::optional<Remedy>> tried(each.size());
+    std::vector<std::exception_ptr> faults(each.size());
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < each.size(); i = next++) {
+        try {
+          Job changed = job_;
+          Remedy remedy{.options = each[i].apply(changed.config), .cost = {}};
+          if (try_out(changed, each[i].remark, remedy)) tried[i] = std::move(remedy);
+        } catch (...) {
+          faults[i] = std::current_exception();
+        }
+      }
+    };
+    {
+      const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+      std::vector<std::jthread> threads;
+      while (threads.size() < std::min(cores, each.size())) {
+        threads.emplace_back(work);
+      }
+    }
+    for (const std::exception_ptr& fault : faults) {
+      if (fault != nullptr) std::rethrow_exception(fault);
+    }
+    return tried;
+  }
+
   bool try_out(Job& changed, const char* remark, Remedy& remedy) const {
     if (remedy.options.empty() || !is_legal(changed.config)) return false;
     const Trial trial = plan_of(changed);

@@ -38,8 +38,9 @@ TEST_F(PlanCommand, PrintsMemoryMessagesAndTheCheck) {
 
 TEST_F(PlanCommand, PredictsAStepOfAMachineThatWasMeasured) {
   const Finished measured = run({"bench", "machine", "--device", "cpu", "--threads", "1",
-                                 "--seconds", "1", "--output", "m.toml"});
+                                 "--seconds", "0.5", "--output", "m.toml"});
   ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_NE(content_of(at("m.toml")).find("--seconds 0.5."), std::string::npos);
   const Finished done = run({"plan", "run.toml", "--machine", "m.toml", "--json"});
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_GT(Json::parse(done.out)["step_ms"].get<double>(), 0);
