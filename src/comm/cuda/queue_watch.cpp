@@ -1,6 +1,5 @@
 #include "comm/cuda/queue_watch.h"
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "comm/look_guard.h"
 #include "mem/cuda_check.h"
 
 namespace orthant {
@@ -67,31 +67,22 @@ void QueueWatch::look() {
   if (!has_failed) fail_if_broken();
 }
 
-// Takes no lock that a call of CUDA or NCCL is made under. Counts its own rounds, so that a process
-// that was stopped for a while is not late.
+// Takes no lock that a call of CUDA or NCCL is made under.
 void QueueWatch::guard(const std::stop_token& stop) {
-  constexpr double kEveryS = 0.1;
-  constexpr double kMostGrace = 10;
+  LookGuard guard;
   std::mutex mutex;
   std::condition_variable_any stopped;
-  std::int64_t last_look = -1;
-  double without_look_s = 0;
-  double failed_s = 0;
   for (;;) {
     std::unique_lock lock(mutex);
-    stopped.wait_for(lock, stop, std::chrono::duration<double>(kEveryS), [] { return false; });
+    stopped.wait_for(lock, stop, std::chrono::duration<double>(LookGuard::kEveryS),
+                     [] { return false; });
     if (stop.stop_requested()) return;
-    const std::int64_t look = num_looks_;
-    without_look_s = look == last_look ? without_look_s + kEveryS : 0;
-    last_look = look;
     const double deadline_s = rank_.deadline_s();
-    if (!rank_.wires().board().has_failed()) {
-      if (deadline_s > 0 && without_look_s > deadline_s) fail_stuck();
-      continue;
+    switch (guard.ask(num_looks_, is_at_work_, rank_.wires().board().has_failed(), deadline_s)) {
+      case LookGuard::Verdict::kWell: break;
+      case LookGuard::Verdict::kStuck: fail_stuck(); break;
+      case LookGuard::Verdict::kEnd: end(LookGuard::grace_s(deadline_s));
     }
-    failed_s += kEveryS;
-    const double grace_s = deadline_s > 0 ? std::min(kMostGrace, deadline_s) : kMostGrace;
-    if (failed_s > grace_s && (is_at_work_ || without_look_s > grace_s)) end(grace_s);
   }
 }
 
