@@ -83,7 +83,7 @@ class FixturesOnCuda : public testing::TestWithParam<const char*> {
     training.config.target = Target::kCuda;
     training.config.compute = compute;
     if (change) change(training.config);
-    const Curve curve = train(training, source, fixture.tokens);
+    Curve curve = train(training, source, fixture.tokens);
     EXPECT_EQ(curve.memory_fault, "");
     EXPECT_EQ(curve.ledger_fault, "");
     return curve;

@@ -30,6 +30,8 @@ void note_block(void* block) {
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): names of the C library.
+// NOLINTBEGIN(performance-no-int-to-ptr): what a system call returns.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
@@ -67,6 +69,8 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int fd, 
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
 }
 }
+// NOLINTEND(performance-no-int-to-ptr)
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 namespace orthant::test {
 namespace {

@@ -36,6 +36,7 @@ std::vector<Group> groups() {
     }
   }
   std::vector<Group> result;
+  result.reserve(by_name.size());
   for (auto& [name, cases] : by_name) {
     result.push_back({name, std::move(cases)});
   }

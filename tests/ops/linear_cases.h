@@ -15,7 +15,10 @@ inline constexpr LinearSize kLinearSizes[] = {
     {6, 16, 16}, {64, 64, 64}, {65, 130, 67}, {1, 513, 259}, {130, 96, 200}, {37, 600, 41}};
 
 inline void add_linear_cases(OpCases& cases, DType type) {
-  for (const auto& [T, I, O] : kLinearSizes) {
+  for (const LinearSize& n : kLinearSizes) {
+    const std::int64_t T = n.T;
+    const std::int64_t I = n.I;
+    const std::int64_t O = n.O;
     for (const bool has_bias : {false, true}) {
       const char* variant = has_bias ? "bias" : "";
       const Shape shape = {T, I, O};
@@ -43,32 +46,37 @@ inline void add_linear_cases(OpCases& cases, DType type) {
   }
 }
 
-// A table of R rows from first_row on; ids lie below, in and above it.
+// A table of some rows from first_row on; ids lie below, in and above it.
 inline void add_embedding_cases(OpCases& cases, DType type) {
   struct Size {
-    std::int64_t T, C, R, first_row;
+    std::int64_t T, C, rows, first_row;
   };
-  for (const auto& [T, C, R, first_row] :
+  for (const Size& n :
        {Size{1, 1, 1, 0}, Size{7, 13, 5, 5}, Size{70, 33, 11, 0}, Size{129, 768, 50, 25}}) {
-    const Shape shape = {T, C, R};
+    const std::int64_t T = n.T;
+    const std::int64_t C = n.C;
+    const std::int64_t rows = n.rows;
+    const std::int64_t first_row = n.first_row;
+    const Shape shape = {T, C, rows};
     const auto ids = [=](OpBed& bed) {
-      return bed.whole("ids", {T}, DType::kI32, 0, first_row + R + R / 2);
+      return bed.whole("ids", {T}, DType::kI32, 0, first_row + rows + rows / 2);
     };
     for (const Write write : {Write::kSet, Write::kAdd}) {
       cases.push_back({case_name("embedding_fwd", type, shape, write == Write::kAdd ? "add" : ""),
                        [=](OpBed& bed) {
                          const bool adds = write == Write::kAdd;
-                         return op_run(bed, EmbeddingFwd{.y = adds ? bed.normal("y", {T, C}, type)
-                                                                   : bed.out({T, C}, type),
-                                                         .ids = ids(bed),
-                                                         .table = bed.normal("table", {R, C}, type),
-                                                         .first_row = first_row,
-                                                         .write = write});
+                         return op_run(bed,
+                                       EmbeddingFwd{.y = adds ? bed.normal("y", {T, C}, type)
+                                                              : bed.out({T, C}, type),
+                                                    .ids = ids(bed),
+                                                    .table = bed.normal("table", {rows, C}, type),
+                                                    .first_row = first_row,
+                                                    .write = write});
                        }});
     }
     cases.push_back({case_name("embedding_bwd", type, shape), [=](OpBed& bed) {
                        return op_run(
-                           bed, EmbeddingBwd{.dtable = bed.normal("dtable", {R, C}, DType::kF32),
+                           bed, EmbeddingBwd{.dtable = bed.normal("dtable", {rows, C}, DType::kF32),
                                              .dy = bed.normal("dy", {T, C}, type),
                                              .ids = ids(bed),
                                              .first_row = first_row});

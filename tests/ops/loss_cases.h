@@ -65,8 +65,11 @@ inline void add_cross_entropy_fwd_cases(OpCases& cases) {
     std::int64_t N, T;
     bool last_is_empty;
   };
-  for (const auto& [N, T, last_is_empty] :
+  for (const Size& n :
        {Size{1, 1, false}, Size{2, 7, false}, Size{3, 33, true}, Size{8, 130, false}}) {
+    const std::int64_t N = n.N;
+    const std::int64_t T = n.T;
+    const bool last_is_empty = n.last_is_empty;
     cases.push_back({case_name("cross_entropy_fwd", DType::kF32, {N, T}), [=](OpBed& bed) {
                        std::vector<double> parts;
                        for (std::int64_t i = 0; i < N * T; ++i) {

@@ -14,8 +14,8 @@
 namespace orthant {
 namespace {
 
-constexpr std::int64_t N = 157;
-constexpr std::int64_t kCuts[] = {0, 1, 3, 8, 17, 64, 65, 100, 156, N};
+constexpr std::int64_t kCount = 157;
+constexpr std::int64_t kCuts[] = {0, 1, 3, 8, 17, 64, 65, 100, 156, kCount};
 
 // Ops of the cpu backend on a whole and on its parts.
 class Placement : public ::testing::TestWithParam<std::tuple<CpuLevel, DType>> {
@@ -34,7 +34,7 @@ class Placement : public ::testing::TestWithParam<std::tuple<CpuLevel, DType>> {
   // `run` computes elements first .. first+count-1 of `out`.
   void expect_same_bits(const Tensor& out,
                         const std::function<void(std::int64_t, std::int64_t)>& run) {
-    run(0, N);
+    run(0, kCount);
     const auto size = static_cast<std::size_t>(out.bytes());
     const std::vector<std::byte> whole(out.data, out.data + size);
     std::memset(out.data, 0xff, size);
@@ -55,9 +55,9 @@ Tensor row(const Tensor& tensor, std::int64_t first, std::int64_t count) {
 }
 
 TEST_P(Placement, Gelu) {
-  const Tensor x = bed().normal("x", {N}, type(), 3);
-  const Tensor dy = bed().normal("dy", {N}, type());
-  const Tensor y = bed().out({N}, type());
+  const Tensor x = bed().normal("x", {kCount}, type(), 3);
+  const Tensor dy = bed().normal("dy", {kCount}, type());
+  const Tensor y = bed().out({kCount}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     bed().run(GeluFwd{.y = row(y, first, count), .x = row(x, first, count)});
   });
@@ -68,13 +68,13 @@ TEST_P(Placement, Gelu) {
 }
 
 TEST_P(Placement, AddAndCopy) {
-  const Tensor a = bed().normal("a", {N}, type());
-  const Tensor b = bed().normal("b", {N}, type());
-  const Tensor y = bed().out({N}, type());
+  const Tensor a = bed().normal("a", {kCount}, type());
+  const Tensor b = bed().normal("b", {kCount}, type());
+  const Tensor y = bed().out({kCount}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     bed().run(Add{.y = y.flat(first, count), .a = a.flat(first, count), .b = b.flat(first, count)});
   });
-  const Tensor other = bed().out({N}, type() == DType::kF32 ? DType::kBF16 : DType::kF32);
+  const Tensor other = bed().out({kCount}, type() == DType::kF32 ? DType::kBF16 : DType::kF32);
   expect_same_bits(other, [&](std::int64_t first, std::int64_t count) {
     bed().run(Copy{.y = other.flat(first, count), .x = a.flat(first, count)});
   });
@@ -82,12 +82,12 @@ TEST_P(Placement, AddAndCopy) {
 
 TEST_P(Placement, Swiglu) {
   // Columns f and F + f of each row belong together; a part is a copy of its columns.
-  const Tensor x = bed().normal("gate_up", {2, N}, type(), 3);
-  const Tensor y = bed().out({N}, type());
+  const Tensor x = bed().normal("gate_up", {2, kCount}, type(), 3);
+  const Tensor y = bed().out({kCount}, type());
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     const Tensor gate_up = bed().zeros({1, 2 * count}, type());
     for (const std::int64_t half : {0, 1}) {
-      const Tensor from = x.rows(half, 1).as({N}).flat(first, count);
+      const Tensor from = x.rows(half, 1).as({kCount}).flat(first, count);
       std::memcpy(gate_up.as({2, count}).rows(half, 1).data, from.data,
                   static_cast<std::size_t>(from.bytes()));
     }
@@ -97,12 +97,12 @@ TEST_P(Placement, Swiglu) {
 
 TEST_P(Placement, AdamW) {
   const DType type = Placement::type();
-  const Tensor start = bed().normal("master", {N}, DType::kF32);
-  const Tensor master = bed().out({N}, DType::kF32);
-  const Tensor m = bed().out({N}, DType::kF32);
-  const Tensor v = bed().out({N}, DType::kF32);
-  const Tensor grad = bed().normal("grad", {N}, DType::kF32);
-  const Tensor value = type == DType::kF32 ? Tensor{} : bed().out({N}, type);
+  const Tensor start = bed().normal("master", {kCount}, DType::kF32);
+  const Tensor master = bed().out({kCount}, DType::kF32);
+  const Tensor m = bed().out({kCount}, DType::kF32);
+  const Tensor v = bed().out({kCount}, DType::kF32);
+  const Tensor grad = bed().normal("grad", {kCount}, DType::kF32);
+  const Tensor value = type == DType::kF32 ? Tensor{} : bed().out({kCount}, type);
   const Tensor state = bed().step_state({.lr = 1e-2, .clip_factor = 0.7, .skip = 0, .updates = 3});
   for (const Tensor& out : {master, m, v, value}) {
     if (out.absent()) continue;
@@ -129,13 +129,13 @@ TEST_P(Placement, AdamW) {
 
 TEST_P(Placement, AdamWOfSplitMasters) {
   if (type() != DType::kBF16) GTEST_SKIP() << "masters are split beside values in bf16";
-  const Tensor grad = bed().normal("grad", {N}, DType::kF32);
-  const Tensor first_value = bed().normal("master", {N}, DType::kBF16);
-  const Tensor first_master = bed().whole("remainder", {N}, DType::kI16, -0x8000, 0x7fff);
-  const Tensor value = bed().out({N}, DType::kBF16);
-  const Tensor master = bed().out({N}, DType::kI16);
-  const Tensor m = bed().out({N}, DType::kF32);
-  const Tensor v = bed().out({N}, DType::kF32);
+  const Tensor grad = bed().normal("grad", {kCount}, DType::kF32);
+  const Tensor first_value = bed().normal("master", {kCount}, DType::kBF16);
+  const Tensor first_master = bed().whole("remainder", {kCount}, DType::kI16, -0x8000, 0x7fff);
+  const Tensor value = bed().out({kCount}, DType::kBF16);
+  const Tensor master = bed().out({kCount}, DType::kI16);
+  const Tensor m = bed().out({kCount}, DType::kF32);
+  const Tensor v = bed().out({kCount}, DType::kF32);
   const Tensor state = bed().step_state({.lr = 1e-2, .clip_factor = 0.7, .skip = 0, .updates = 3});
   const auto copy = [](const Tensor& to, const Tensor& from) {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
@@ -167,12 +167,12 @@ TEST_P(Placement, AdamWOfSplitMasters) {
 TEST_P(Placement, RowsOfNorm) {
   const std::int64_t C = 33;
   const DType type = Placement::type();
-  const Tensor x = bed().normal("x", {N, C}, type);
+  const Tensor x = bed().normal("x", {kCount, C}, type);
   const Tensor w = bed().normal("w", {C}, type);
   const Tensor b = bed().normal("b", {C}, type);
-  const Tensor y = bed().out({N, C}, type);
-  const Tensor mean = bed().out({N}, DType::kF32);
-  const Tensor rstd = bed().out({N}, DType::kF32);
+  const Tensor y = bed().out({kCount, C}, type);
+  const Tensor mean = bed().out({kCount}, DType::kF32);
+  const Tensor rstd = bed().out({kCount}, DType::kF32);
   expect_same_bits(y, [&](std::int64_t first, std::int64_t count) {
     bed().run(NormFwd{.y = y.rows(first, count),
                       .sum = {},

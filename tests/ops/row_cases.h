@@ -150,8 +150,12 @@ inline void add_dropout_cases(OpCases& cases, DType type) {
   struct Size {
     std::int64_t S, C, first_row, T;
   };
-  for (const auto& [S, C, first_row, T] :
+  for (const Size& n :
        {Size{1, 1, 0, 3}, Size{5, 13, 0, 15}, Size{5, 13, 4, 7}, Size{40, 66, 60, 60}}) {
+    const std::int64_t S = n.S;
+    const std::int64_t C = n.C;
+    const std::int64_t first_row = n.first_row;
+    const std::int64_t T = n.T;
     for (const bool in_place : {false, true}) {
       cases.push_back({case_name("dropout", type, {T, C, first_row}, in_place ? "in_place" : ""),
                        [=](OpBed& bed) {
@@ -172,7 +176,7 @@ inline void add_dropout_cases(OpCases& cases, DType type) {
 }
 
 inline void add_elementwise_cases(OpCases& cases, DType type) {
-  for (const Shape shape : {Shape{1}, Shape{257}, Shape{3, 1000}, Shape{2, 3, 5, 7}}) {
+  for (const Shape& shape : {Shape{1}, Shape{257}, Shape{3, 1000}, Shape{2, 3, 5, 7}}) {
     for (const std::string place : {"", "over_a", "over_b"}) {
       cases.push_back(
           {case_name("add", type, shape, place), [=](OpBed& bed) {
