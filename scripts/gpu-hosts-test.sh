@@ -22,7 +22,7 @@ fi
 work=$(mktemp -d)
 pids=()
 clean() {
-  for pid in "${pids[@]}"; do [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
   rm -rf "$work"
 }
 trap clean EXIT
@@ -76,8 +76,8 @@ wait_for() { # PID SECONDS
   else
     status=0
     wait "$1" || status=$?
-    pids=("${pids[@]/#$1/}")
   fi
+  for i in "${!pids[@]}"; do [ "${pids[i]}" != "$1" ] || unset "pids[i]"; done
 }
 # A port that nobody listens at.
 free_port() {
@@ -87,15 +87,16 @@ free_port() {
 }
 # Starts rank 0 on host a and rank 1 on host b: processes $first and $second, which write NAME.0 and NAME.1.
 start_hosts() { # NAME OPTION...
-  local name=$1 port rank hosts=(a b)
+  local name=$1 port rank before hosts=(a b)
   shift
   port=$(free_port)
   for rank in 0 1; do
     env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
       NCCL_HOSTID="${hosts[rank]}" "$binary" train run.toml --layout.ranks=2 --log.dir="$name" "$@" >"$name.$rank" 2>&1 &
     pids+=($!)
+    [ $rank = 1 ] || before=$!
   done
-  first=${pids[-2]} second=${pids[-1]}
+  second=$! first=$before
 }
 require_well() { # PID FILE: a process that should end soon with 0 and writes that file
   wait_for "$1" 60
