@@ -64,14 +64,16 @@ std::vector<LayoutConfig> coarser_layouts(const LayoutConfig& layout) {
   return all;
 }
 
-// Parameters in bf16, gradients, and sharded masters and moments, of an even cut.
+// Parameters, gradients, and sharded masters and moments, of an even cut.
 double least_state_bytes(const RunConfig& config) {
   const LayoutConfig& layout = config.layout;
   const double grad = config.precision.grad_accum == "bf16" ? 2 : 4;
-  const double master = config.precision.master == "split" ? 2 : 4;
+  const bool has_master = config.precision.compute != "fp32";
+  const double value = has_master ? 2 : 4;
+  const double master = !has_master ? 0 : config.precision.master == "split" ? 2 : 4;
   const double moments = config.optimizer.moments == "bf16" ? 4 : 8;
   return static_cast<double>(count_parameters(config.model)) / (layout.tp * layout.pp) *
-         (2 + grad + (master + moments) / layout.dp());
+         (value + grad + (master + moments) / layout.dp());
 }
 
 // A layout whose fullest ranks, those of its ends, leave a tenth of the memory free.

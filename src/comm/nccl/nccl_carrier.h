@@ -57,7 +57,7 @@ class NcclCarrier final : public DeviceCarrier {
   int size() const { return static_cast<int>(group_.members.size()); }
   bool adds_here(const Call& call) const;
   void launch(const Call& call, Line& line);
-  // False: the communicator is aborted.
+  // False: the communicator can do no more.
   bool sum_in_rank_order(const Call& call, Line& line, std::unique_lock<std::mutex>& lock);
 
   Parts parts_;
