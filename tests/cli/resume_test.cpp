@@ -24,6 +24,15 @@ class Resume : public Workplace {
   }
   static std::string step_folder(int step) { return fmt::format("step-{:08}", step); }
 
+  // After a stop behind the first of 4 steps.
+  void expect_same_when_stopped(const std::vector<std::string>& options) const {
+    expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
+    expect_trains(with(options, {"--train.max_minutes=1e-6"}));
+    EXPECT_EQ(losses("log").size(), 1U);
+    expect_trains(options);
+    EXPECT_EQ(losses("log"), losses("log0"));
+    EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+  }
   std::vector<double> loss_numbers(const std::string& log) const {
     std::vector<double> numbers;
     std::ifstream file(at(log) + "/metrics.jsonl");
@@ -73,28 +82,16 @@ TEST_F(Resume, AfterALimitOfTimeNoBitDiffers) {
 }
 
 TEST_F(Resume, OfSplitMastersDiffersInNoBit) {
-  const std::vector<std::string> options = {"--precision.compute=bf16", "--precision.master=split",
-                                            "--layout.offload=optimizer",
-                                            "--layout.offload_fraction=0.5", "--layout.ranks=2"};
-  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
-  expect_trains(with(options, {"--train.max_minutes=1e-6"}));
-  EXPECT_EQ(losses("log").size(), 1U);
-  expect_trains(options);
-  EXPECT_EQ(losses("log"), losses("log0"));
-  EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+  expect_same_when_stopped({"--precision.compute=bf16", "--precision.master=split",
+                            "--layout.offload=optimizer", "--layout.offload_fraction=0.5",
+                            "--layout.ranks=2"});
 }
 
 // Scale, rounding by chance, gathered weights and the host's state all go on where they were.
 TEST_F(Resume, OfEverythingNarrowShardedAndOffloadedDiffersInNoBit) {
-  const std::vector<std::string> options = {
-      "--precision.compute=fp16",   "--precision.grad_accum=bf16", "--optimizer.moments=bf16",
-      "--layout.offload=optimizer", "--layout.zero_stage=3",       "--layout.ranks=2"};
-  expect_trains(with(options, {"--log.dir=log0", "--checkpoint.dir=ckpt0"}));
-  expect_trains(with(options, {"--train.max_minutes=1e-6"}));
-  EXPECT_EQ(losses("log").size(), 1U);
-  expect_trains(options);
-  EXPECT_EQ(losses("log"), losses("log0"));
-  EXPECT_TRUE(files_of("ckpt/" + step_folder(4)) == files_of("ckpt0/" + step_folder(4)));
+  expect_same_when_stopped({"--precision.compute=fp16", "--precision.grad_accum=bf16",
+                            "--optimizer.moments=bf16", "--layout.offload=optimizer",
+                            "--layout.zero_stage=3", "--layout.ranks=2"});
   std::ifstream file(at("log/metrics.jsonl"));
   for (std::string line; std::getline(file, line);) {
     const Json step = Json::parse(line);

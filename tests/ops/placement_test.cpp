@@ -44,6 +44,23 @@ class Placement : public ::testing::TestWithParam<std::tuple<CpuLevel, DType>> {
     EXPECT_EQ(0, std::memcmp(out.data, whole.data(), size)) << repro_line();
   }
 
+  // From moments of zero.
+  void run_first_adam(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& value,
+                      const Tensor& grad, const Tensor& state) {
+    bed().run(Zero{.y = m});
+    bed().run(Zero{.y = v});
+    bed().run(AdamW{.master = master,
+                    .m = m,
+                    .v = v,
+                    .value = value,
+                    .grad = grad,
+                    .step_state = state,
+                    .beta1 = 0.9,
+                    .beta2 = 0.95,
+                    .eps = 1e-8,
+                    .weight_decay = 0.1});
+  }
+
   OpBed& bed() { return *bed_; }
 
  private:
@@ -111,18 +128,7 @@ TEST_P(Placement, AdamW) {
         return tensor.absent() ? tensor : tensor.flat(first, count);
       };
       bed().run(Copy{.y = part(master), .x = part(start)});
-      bed().run(Zero{.y = part(m)});
-      bed().run(Zero{.y = part(v)});
-      bed().run(AdamW{.master = part(master),
-                      .m = part(m),
-                      .v = part(v),
-                      .value = part(value),
-                      .grad = part(grad),
-                      .step_state = state,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .eps = 1e-8,
-                      .weight_decay = 0.1});
+      run_first_adam(part(master), part(m), part(v), part(value), part(grad), state);
     });
   }
 }
@@ -147,18 +153,7 @@ TEST_P(Placement, AdamWOfSplitMasters) {
       };
       copy(part(master), part(first_master));
       copy(part(value), part(first_value));
-      bed().run(Zero{.y = part(m)});
-      bed().run(Zero{.y = part(v)});
-      bed().run(AdamW{.master = part(master),
-                      .m = part(m),
-                      .v = part(v),
-                      .value = part(value),
-                      .grad = part(grad),
-                      .step_state = state,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .eps = 1e-8,
-                      .weight_decay = 0.1});
+      run_first_adam(part(master), part(m), part(v), part(value), part(grad), state);
     });
   }
 }
