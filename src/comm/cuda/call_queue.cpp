@@ -28,11 +28,12 @@ CallQueue::~CallQueue() {
   cudaStreamDestroy(stream_);
 }
 
-// Calls keep the slot of their number.
+// Calls keep the slot of their number until they have been waited for and have ended: the host may
+// wait, and post, far ahead of the GPU.
 void CallQueue::grow() {
   const std::size_t before = slots_.size();
   std::vector<Slot> more(std::max<std::size_t>(16, 2 * before));
-  for (std::int64_t number = waited_; number < posted_; ++number) {
+  for (std::int64_t number = oldest(); number < posted_; ++number) {
     more[static_cast<std::size_t>(number) % more.size()] = slot(number);
     slot(number) = {};
   }
@@ -54,7 +55,11 @@ void CallQueue::grow() {
 
 void CallQueue::post(const Call& call) {
   const std::lock_guard lock(mutex_);
-  if (posted_ - waited_ == static_cast<std::int64_t>(slots_.size())) grow();
+  const auto is_full = [this] {
+    return posted_ - oldest() == static_cast<std::int64_t>(slots_.size());
+  };
+  if (is_full()) see_ends();
+  if (is_full()) grow();
   Slot& mine = slot(posted_);
   mine.call = call;
   mine.is_waited_for = false;
@@ -89,20 +94,19 @@ void CallQueue::wait(const Call& call) {
   }
 }
 
-CallQueue::Look CallQueue::look() {
-  const std::lock_guard lock(mutex_);
-  Look found;
-  // The events of calls that were waited for are recorded anew by later ones.
-  const std::int64_t oldest = posted_ - static_cast<std::int64_t>(slots_.size());
-  if (ended_ < oldest) {
-    ended_ = oldest;
-    has_begun_ = false;
-  }
+void CallQueue::see_ends() {
   while (ended_ < queued_ && cudaEventQuery(slot(ended_).done) == cudaSuccess) {
     ++ended_;
     has_begun_ = false;
-    found.has_moved = true;
+    has_moved_ = true;
   }
+}
+
+CallQueue::Look CallQueue::look() {
+  const std::lock_guard lock(mutex_);
+  see_ends();
+  Look found;
+  found.has_moved = std::exchange(has_moved_, false);
   if (ended_ == queued_) return found;
   if (!has_begun_ && cudaEventQuery(slot(ended_).posted) == cudaSuccess) {
     has_begun_ = true;

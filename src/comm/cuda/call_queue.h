@@ -2,6 +2,7 @@
 // stream of the ops. Its state may be looked at by another thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,9 @@ class CallQueue {
   Slot& slot(std::int64_t number) {
     return slots_[static_cast<std::size_t>(number) % slots_.size()];
   }
+  // The first call whose slot is still needed.
+  std::int64_t oldest() const { return std::min(waited_, ended_); }
+  void see_ends();
   void grow();
 
   cudaStream_t ops_;
@@ -59,11 +63,12 @@ class CallQueue {
   cudaStream_t stream_ = nullptr;
   std::mutex mutex_;
   std::vector<Slot> slots_;
-  // Calls so far; a slot is taken again when its call has been waited for.
+  // Calls so far; a slot is taken again when its call has been waited for and has ended.
   std::int64_t posted_ = 0;
   std::int64_t queued_ = 0;
   std::int64_t waited_ = 0;
-  std::int64_t ended_ = 0;  // as look() has seen
+  std::int64_t ended_ = 0;  // on the GPU, as was seen
+  bool has_moved_ = false;  // a call was seen to end since the last look
   bool has_begun_ = false;  // call number ended_
   Board::Clock::time_point begun_{};
 };
