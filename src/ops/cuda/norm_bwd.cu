@@ -36,6 +36,12 @@ struct BwdRow {
 template <class S, bool kCenters>
 inline constexpr bool kKeeps = S::width > 1 && S::chunks <= (kCenters ? 2 : 3);
 
+// The mean of g over a row, where it centers, and that of g times what is normed.
+template <bool kCenters>
+using GradientSums = Sums<kCenters ? 2 : 1>;
+template <class S, bool kCenters>
+using SumGradient = RowSums<S, kCenters ? 2 : 1>;
+
 template <class S, bool kCenters, class T>
 class RowGradient {
  public:
@@ -52,12 +58,13 @@ class RowGradient {
   }
 
   __device__ void run(std::int64_t t, const BwdRow<T>& row, Terms<S, kCenters>& terms,
-                      RowSums<S>& sum_row) const {
+                      SumGradient<S, kCenters>& sum_row) const {
     const float mean = kCenters ? mean_[t] : 0.0F;
     const float rstd = rstd_[t];
     Values<W> normed[kKeeps<S, kCenters> ? S::chunks : 1];
     Values<W> g[kKeeps<S, kCenters> ? S::chunks : 1];
-    Sums sums{0, 0};
+    GradientSums<kCenters> sums{};
+    constexpr int kNormed = kCenters ? 1 : 0;  // the second of them
 #pragma unroll
     for (int i = 0; i < S::chunks; ++i) {
       if (S::column(i) >= C_) continue;
@@ -69,15 +76,16 @@ class RowGradient {
         terms.dw[i].at[k] = __fmaf_rn(d.at[k], normed[kept].at[k], terms.dw[i].at[k]);
         if constexpr (kCenters) {
           terms.db[i].at[k] += d.at[k];
-          sums.a += g[kept].at[k];
+          sums.of[0] += g[kept].at[k];
         }
-        sums.b = __fmaf_rn(g[kept].at[k], normed[kept].at[k], sums.b);
+        sums.of[kNormed] =
+            __fmaf_rn(g[kept].at[k], normed[kept].at[k], sums.of[kNormed]);
       }
     }
-    const Sums means = sum_row(sums);
+    const GradientSums<kCenters> means = sum_row(sums);
     const auto width = static_cast<float>(C_);
-    const float mean_g = means.a / width;
-    const float mean_gn = means.b / width;
+    const float mean_g = kCenters ? means.of[0] / width : 0.0F;
+    const float mean_gn = means.of[kNormed] / width;
 #pragma unroll
     for (int i = 0; i < S::chunks; ++i) {
       const int c = S::column(i);
@@ -212,8 +220,8 @@ __global__ void __launch_bounds__(S::threads, (kBlocksAtOnce<S, kCenters>))
     norm_gradient_kernel(BwdArgs n, T* dx, const T* dy, const T* x, const T* w,
                          const T* d_residual) {
   extern __shared__ uint4 memory[];
-  __shared__ Sums sums[RowSums<S>::kMemory];
-  RowSums<S> sum_row(sums);
+  __shared__ GradientSums<kCenters> sums[SumGradient<S, kCenters>::kMemory];
+  SumGradient<S, kCenters> sum_row(sums);
   Terms<S, kCenters> terms{};
   const RowGradient<S, kCenters, T> gradient(n, w);
   const int C = static_cast<int>(n.C);

@@ -8,7 +8,7 @@ namespace {
 struct FwdArgs {
   std::int64_t T;
   std::int64_t C;
-  double eps;
+  float eps;
   float* mean;  // null: RMSNorm
   float* rstd;
 };
@@ -17,8 +17,8 @@ template <class S, class T>
 __global__ void __launch_bounds__(S::threads)
     norm_kernel(FwdArgs n, T* y, T* sum, const T* x, const T* addend, const T* w, const T* b) {
   constexpr int W = S::width;
-  __shared__ Sums memory[RowSums<S>::kMemory];
-  RowSums<S> sum_row(memory);
+  __shared__ Sums<1> memory[RowSums<S, 1>::kMemory];
+  RowSums<S, 1> sum_row(memory);
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * S::rows + S::row();
   if (t >= n.T) return;  // all threads of a row
   Values<W> v[S::chunks];
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(S::threads)
   }
   const bool centers = n.mean != nullptr;
   const auto width = static_cast<float>(n.C);
-  const float mean = centers ? sum_row({total, 0}).a / width : 0.0F;
+  const float mean = centers ? sum_row({total}).of[0] / width : 0.0F;
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < S::chunks; ++i) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(S::threads)
       squares = __fmaf_rn(centered, centered, squares);
     }
   }
-  const float variance = sum_row({squares, 0}).a / width;
-  const auto rstd = static_cast<float>(1 / sqrt(static_cast<double>(variance) + n.eps));
+  const float variance = sum_row({squares}).of[0] / width;
+  const float rstd = __frsqrt_rn(variance + n.eps);
   if (S::column(0) == 0) {
     if (centers) n.mean[t] = mean;
     n.rstd[t] = rstd;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(S::threads)
 void CudaOps::exec(const NormFwd& a, const Tensor& /*workspace*/) {
   const FwdArgs n{.T = a.x.shape[0],
                   .C = a.x.shape[1],
-                  .eps = a.eps,
+                  .eps = static_cast<float>(a.eps),
                   .mean = a.mean.ptr<float>(),
                   .rstd = a.rstd.ptr<float>()};
   if (a.x.count() == 0) return;

@@ -24,7 +24,7 @@ struct Split {
 };
 
 // Few threads a row, as long as what each keeps of it fits into its registers: of a short row all
-// in one warp, or little in several.
+// in one warp, or little in several; of one that is a little longer one a block, or two.
 enum class ShortRows : std::uint8_t { kInOneWarp, kInSeveral };
 
 template <int W, ShortRows kShort, class F>
@@ -33,6 +33,7 @@ inline void with_split(std::int64_t C, std::string_view op, F&& f) {
   if constexpr (kShort == ShortRows::kInOneWarp) {
     if (packs <= 96) return f(Split<W, 32, 3, 256>{});
     if (packs <= 128) return f(Split<W, 32, 4, 256>{});
+    if (packs <= 256) return f(Split<W, 128, 2, 128>{});
   } else {
     if (packs <= 32) return f(Split<W, 32, 1, 256>{});
     if (packs <= 64) return f(Split<W, 64, 1, 256>{});
@@ -51,33 +52,40 @@ inline void with_split(std::int64_t C, std::string_view op, F&& f) {
             C, 16 * 1024 * W);
 }
 
+// N sums over the threads of a row.
+template <int N>
 struct Sums {
-  float a;
-  float b;
+  float of[N];
 };
 
 // Sums over the threads of a row, for all of them, in the order of its warps. A call uses the other
 // half of `memory` than the one before, which slower warps may still read.
-template <class S>
+template <class S, int N>
 class RowSums {
  public:
   static constexpr int kWarps = S::row_threads / kWarp;
   static constexpr int kMemory = 2 * S::threads / kWarp;  // of `memory`, in the block
 
-  __device__ explicit RowSums(Sums* memory) : memory_(memory + S::row() * 2 * kWarps) {}
+  __device__ explicit RowSums(Sums<N>* memory) : memory_(memory + S::row() * 2 * kWarps) {}
 
-  __device__ Sums operator()(Sums of) {
-    const Sums mine = {warp_sum(of.a), warp_sum(of.b)};
+  __device__ Sums<N> operator()(const Sums<N>& terms) {
+    Sums<N> mine;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      mine.of[i] = warp_sum(terms.of[i]);
+    }
     if constexpr (kWarps == 1) return mine;
-    Sums* const place = memory_ + half_ * kWarps;
+    Sums<N>* const place = memory_ + half_ * kWarps;
     half_ ^= 1;
     if (threadIdx.x % kWarp == 0) place[threadIdx.x % S::row_threads / kWarp] = mine;
     wait_for_row();
-    Sums total{0, 0};
+    Sums<N> total{};
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) {
-      total.a += place[warp].a;
-      total.b += place[warp].b;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        total.of[i] += place[warp].of[i];
+      }
     }
     return total;
   }
@@ -92,7 +100,7 @@ class RowSums {
     }
   }
 
-  Sums* memory_;
+  Sums<N>* memory_;
   int half_ = 0;
 };
 
