@@ -27,6 +27,8 @@ struct Cost {
   double bytes = 0;  // read plus written in device memory
   // What the speed of arithmetic depends on: the inner dimension of a product, the size of a head.
   double depth = 0;
+  // Of `bytes` those of an activation that is made with a product, in time of its own.
+  double activation_bytes = 0;
 };
 
 // What the schedule had the rank do: F3.1 is {'F', 1, 3}; kind 0 between the actions of a schedule.

@@ -15,6 +15,11 @@ Tensor joined_grads(const std::vector<Param>& params, const Shape& shape) {
   return {.data = params.front().grad.data, .shape = shape, .dtype = DType::kF32};
 }
 
+// Rows of a tensor that may be absent.
+Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  return tensor.present() ? tensor.rows(first, count) : Tensor{};
+}
+
 std::vector<Param> parts_of(const std::vector<ParamSpec>& specs, const Mesh& mesh) {
   std::vector<Param> params;
   params.reserve(specs.size());
@@ -39,14 +44,15 @@ Linear::Linear(const std::vector<ParamSpec>& weights, const std::vector<ParamSpe
   }
 }
 
-Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x) const {
+Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x, const Tensor& gelu) const {
   const bool adds_bias = split_ == Split::kColumn || ctx.mesh.tp().rank() == 0;
   Frame frame(ctx.work);
   const auto product = [&](std::int64_t first, const Tensor& rows) {
     ctx.ops.run(LinearFwd{.y = y.rows(first, rows.shape[0]),
                           .x = rows,
                           .w = joined_values(weights_, {out_, in_}),
-                          .b = adds_bias ? joined_values(biases_, {out_}) : Tensor{}});
+                          .b = adds_bias ? joined_values(biases_, {out_}) : Tensor{},
+                          .gelu = rows_of(gelu, first, rows.shape[0])});
   };
   if (split_ == Split::kColumn) {
     const Gathering gathered = start_all_rows(ctx, rows_, x, frame);
@@ -61,7 +67,7 @@ Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x) const {
 void Linear::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const {
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
-    spread_input_gradient(ctx, dx, dy, start_all_rows(ctx, rows_, dy, frame));
+    spread_input_gradient(ctx, dx, dy, start_all_rows(ctx, rows_, dy, frame), {});
     return;
   }
   const Tensor whole = room_for_all(ctx, rows_, dx, frame);
@@ -81,10 +87,14 @@ Token Linear::sum_input_gradient(Context& ctx, const Tensor& dx, const Tensor& w
 
 // dx of all rows, of dy that ranks have parts of.
 void Linear::spread_input_gradient(Context& ctx, const Tensor& dx, const Tensor& dy,
-                                   const Gathering& gathered) const {
+                                   const Gathering& gathered, const Tensor& gelu_x) const {
   const Tensor w = joined_values(weights_, {out_, in_});
   for_rows_as_they_come(ctx, rows_, dy, gathered, [&](std::int64_t first, const Tensor& rows) {
-    ctx.ops.run(LinearBwdInput{.dx = dx.rows(first, rows.shape[0]), .dy = rows, .w = w});
+    const std::int64_t count = rows.shape[0];
+    ctx.ops.run(LinearBwdInput{.dx = dx.rows(first, count),
+                               .dy = rows,
+                               .w = w,
+                               .gelu_x = rows_of(gelu_x, first, count)});
   });
 }
 
@@ -102,11 +112,12 @@ void Linear::add_weight_gradient(Context& ctx, const Tensor& dy, const Tensor& x
                               .x = x});
 }
 
-void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x) const {
+void Linear::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                      const Tensor& gelu_x) const {
   Frame frame(ctx.work);
   if (split_ == Split::kRow) {
     const Gathering gathered = start_all_rows(ctx, rows_, dy, frame);
-    spread_input_gradient(ctx, dx, dy, gathered);
+    spread_input_gradient(ctx, dx, dy, gathered, gelu_x);
     return add_weight_gradient(ctx, gathered.whole, x);
   }
   const Gathering gathered = start_all_rows(ctx, rows_, x, frame);

@@ -27,18 +27,21 @@ class Linear {
 
   // `Rows` are those of kColumn's x and dx and of kRow's dy; the other side has all.
   // kColumn is complete on return. kRow starts the sum over tp: wait for the token before reading
-  // own_rows(y); the others' are then of no use.
-  [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x) const;
+  // own_rows(y); the others' are then of no use. `gelu` is GELU of y, of kColumn; it may be absent.
+  [[nodiscard]] Token forward(Context& ctx, const Tensor& y, const Tensor& x,
+                              const Tensor& gelu = {}) const;
   // kColumn: the sum over tp is complete on return. kRow needs none.
   void backward_input(Context& ctx, const Tensor& dx, const Tensor& dy) const;
   void backward_weight(Context& ctx, const Tensor& dy, const Tensor& x) const;
-  // Both: rows are gathered once, and each product runs beside a call of the other.
-  void backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+  // Both: rows are gathered once, and each product runs beside a call of the other. Where kRow's x
+  // is GELU of `gelu_x`, dx is the gradient of that.
+  void backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                const Tensor& gelu_x = {}) const;
   void collect(std::vector<Param*>& out);
 
  private:
   void spread_input_gradient(Context& ctx, const Tensor& dx, const Tensor& dy,
-                             const Gathering& gathered) const;
+                             const Gathering& gathered, const Tensor& gelu_x) const;
   Token sum_input_gradient(Context& ctx, const Tensor& dx, const Tensor& whole,
                            const Tensor& dy) const;
   void add_weight_gradient(Context& ctx, const Tensor& dy, const Tensor& x) const;

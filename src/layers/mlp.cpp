@@ -25,8 +25,9 @@ Token Mlp::forward(Context& ctx, const Tensor& y, const Tensor& x, Stash& stash,
   saved.up = stash.alloc({ctx.micro.T(), up_.out_features()}, x.dtype);
   Frame frame(ctx.work);
   saved.act = again_ == Again::kNothing ? stash.alloc(shape, x.dtype) : frame.alloc(shape, x.dtype);
-  ctx.mesh.tp().wait(up_.forward(ctx, saved.up, x));
-  activate(ctx, saved);
+  const bool is_gelu = activation_ == Activation::kGelu;
+  ctx.mesh.tp().wait(up_.forward(ctx, saved.up, x, is_gelu ? saved.act : Tensor{}));
+  if (!is_gelu) activate(ctx, saved);
   return y.present() ? down_.forward(ctx, y, saved.act) : Token{};
 }
 
@@ -63,6 +64,7 @@ void Mlp::backward_input(Context& ctx, const Tensor& dx, const Tensor& dy, Saved
 
 void Mlp::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
                    Saved& saved) const {
+  if (activation_ == Activation::kGelu) return backward_through_gelu(ctx, dx, dy, x, saved);
   {
     Frame frame(ctx.work);
     const Tensor d_act = frame.alloc(saved.act.shape, saved.act.dtype);
@@ -70,6 +72,14 @@ void Mlp::backward(Context& ctx, const Tensor& dx, const Tensor& dy, const Tenso
     activate_backward(ctx, d_act, saved);
   }
   up_.backward(ctx, dx, saved.up, x);
+}
+
+void Mlp::backward_through_gelu(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                                const Saved& saved) const {
+  Frame frame(ctx.work);
+  const Tensor d_up = frame.alloc(saved.up.shape, saved.up.dtype);
+  down_.backward(ctx, d_up, dy, saved.act, saved.up);
+  up_.backward(ctx, dx, d_up, x);
 }
 
 void Mlp::backward_weight(Context& ctx, const Tensor& dy, const Tensor& x,

@@ -30,6 +30,8 @@ class Mlp {
 
  private:
   void activate(Context& ctx, const Saved& saved) const;
+  void backward_through_gelu(Context& ctx, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                             const Saved& saved) const;
   void activate_backward(Context& ctx, const Tensor& d_act, const Saved& saved) const;
 
   Activation activation_;

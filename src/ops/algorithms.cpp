@@ -1,5 +1,6 @@
 #include "ops/algorithms.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -26,21 +27,27 @@ std::string hex_of(const ChosenAlgorithm& chosen) {
   return text;
 }
 
+constexpr std::array kGeluNames = {"none", "forward", "gradient"};
+
+// Without "gelu" where there is none.
 std::string product_text(const ProductProblem& problem, const ChosenAlgorithm& chosen) {
-  const OrderedJson json = {{"m", problem.m},
-                            {"n", problem.n},
-                            {"k", problem.k},
-                            {"type", name_of(problem.type)},
-                            {"result", name_of(problem.result)},
-                            {"transposes_a", problem.transposes_a},
-                            {"transposes_b", problem.transposes_b},
-                            {"adds", problem.adds},
-                            {"bias_alignment", problem.bias_alignment},
-                            {"d_alignment", problem.d_alignment},
-                            {"a_alignment", problem.a_alignment},
-                            {"b_alignment", problem.b_alignment},
-                            {"ms", chosen.ms},
-                            {"algorithm", hex_of(chosen)}};
+  OrderedJson json = {{"m", problem.m},
+                      {"n", problem.n},
+                      {"k", problem.k},
+                      {"type", name_of(problem.type)},
+                      {"result", name_of(problem.result)},
+                      {"transposes_a", problem.transposes_a},
+                      {"transposes_b", problem.transposes_b},
+                      {"adds", problem.adds}};
+  if (problem.gelu != ProductGelu::kNone) {
+    json["gelu"] = kGeluNames.at(static_cast<std::size_t>(problem.gelu));
+  }
+  json["bias_alignment"] = problem.bias_alignment;
+  json["d_alignment"] = problem.d_alignment;
+  json["a_alignment"] = problem.a_alignment;
+  json["b_alignment"] = problem.b_alignment;
+  json["ms"] = chosen.ms;
+  json["algorithm"] = hex_of(chosen);
   return json.dump();
 }
 
@@ -75,6 +82,12 @@ class Reader {
       if (name == name_of(type)) return type;
     }
     refuse(key);
+  }
+  ProductGelu gelu(const char* key) const {
+    if (!json_.contains(key)) return ProductGelu::kNone;
+    const auto at = std::find(kGeluNames.begin(), kGeluNames.end(), text(key));
+    if (at == kGeluNames.end()) refuse(key);
+    return static_cast<ProductGelu>(at - kGeluNames.begin());
   }
   bool flag(const char* key) const { return json_.at(key).get<bool>(); }
   std::string text(const char* key) const { return json_.at(key).get<std::string>(); }
@@ -124,6 +137,7 @@ ProductProblem parse_problem(const Reader& json) {
       .transposes_a = json.flag("transposes_a"),
       .transposes_b = json.flag("transposes_b"),
       .adds = json.flag("adds"),
+      .gelu = json.gelu("gelu"),
       .bias_alignment =
           json.small_number("bias_alignment") == 0 ? 0 : json.alignment("bias_alignment"),
       .d_alignment = json.alignment("d_alignment"),

@@ -30,6 +30,10 @@ struct AlgorithmPlace {
   }
 };
 
+// What a product does with GELU, in its tanh form: d is GELU of the sums, or a gradient is taken
+// through one.
+enum class ProductGelu : std::uint8_t { kNone, kForward, kGradient };
+
 // All of a product d [m,n] (=, +=) a [m,k] b [k,n] + bias but its addresses.
 struct ProductProblem {
   std::int64_t m = 0;
@@ -40,14 +44,15 @@ struct ProductProblem {
   bool transposes_a = false;
   bool transposes_b = false;
   bool adds = false;
+  ProductGelu gelu = ProductGelu::kNone;
   int bias_alignment = 0;  // bytes; 0: without a bias
   int d_alignment = 1;
   int a_alignment = 1;
   int b_alignment = 1;
 
   auto key() const {
-    return std::tie(m, n, k, type, result, transposes_a, transposes_b, adds, bias_alignment,
-                    d_alignment, a_alignment, b_alignment);
+    return std::tie(m, n, k, type, result, transposes_a, transposes_b, adds, gelu,
+                    bias_alignment, d_alignment, a_alignment, b_alignment);
   }
   friend bool operator==(const ProductProblem&, const ProductProblem&) = default;
   friend bool operator<(const ProductProblem& a, const ProductProblem& b) {

@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <array>
+
 #include "ops/expect.h"
 
 namespace orthant {
@@ -36,6 +38,7 @@ void check(const LinearFwd& a) {
   expect.in("w", a.w, {O, I}, a.x.dtype);
   expect.out("y", a.y, {T, O}, a.x.dtype);
   if (a.b.present()) expect.in("b", a.b, {O}, a.x.dtype);
+  if (a.gelu.present()) expect.out("gelu", a.gelu, {T, O}, a.x.dtype);
   expect.no_overlap({});
 }
 
@@ -47,6 +50,7 @@ void check(const LinearBwdInput& a) {
   const auto [T, I, O] = sizes_of(a);
   expect.in("w", a.w, {O, I}, a.dy.dtype);
   expect.out("dx", a.dx, {T, I}, a.dy.dtype);
+  if (a.gelu_x.present()) expect.in("gelu_x", a.gelu_x, {T, I}, a.dy.dtype);
   expect.no_overlap({});
 }
 
@@ -66,13 +70,15 @@ Cost cost(const LinearFwd& a) {
   const double bias = a.b.present() ? static_cast<double>(a.y.count()) : 0;
   return {.flops = product_flops(sizes_of(a)) + bias,
           .bytes = bytes_moved(a),
-          .depth = static_cast<double>(sizes_of(a).I)};
+          .depth = static_cast<double>(sizes_of(a).I),
+          .activation_bytes = bytes_of(std::array{a.gelu})};
 }
 
 Cost cost(const LinearBwdInput& a) {
   return {.flops = product_flops(sizes_of(a)),
           .bytes = bytes_moved(a),
-          .depth = static_cast<double>(sizes_of(a).O)};
+          .depth = static_cast<double>(sizes_of(a).O),
+          .activation_bytes = bytes_of(std::array{a.gelu_x})};
 }
 
 Cost cost(const LinearBwdWeight& a) {

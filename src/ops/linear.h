@@ -9,25 +9,28 @@
 
 namespace orthant {
 
-// y = x w^T + b
+// y = x w^T + b, and GELU of it where that is asked for: a GPU makes both at once, GELU of sums that
+// are not rounded yet.
 struct LinearFwd {
   static constexpr std::string_view kName = "linear_fwd";
   Tensor y;  // [T,O]  out
   Tensor x;  // [T,I]
   Tensor w;  // [O,I]  the type of x
   Tensor b;  // [O]    the type of x; may be absent
-  auto writes() const { return std::array{y}; }
+  Tensor gelu = {};  // [T,O]  out: of y, as GeluFwd has it; may be absent
+  auto writes() const { return std::array{y, gelu}; }
   auto reads() const { return std::array{x, w, b}; }
 };
 
-// dx = dy w
+// dx = dy w, or where x was GELU of something the gradient of that: dx = (dy w) GELU'(gelu_x)
 struct LinearBwdInput {
   static constexpr std::string_view kName = "linear_bwd_input";
   Tensor dx;  // [T,I]  out
   Tensor dy;  // [T,O]
   Tensor w;   // [O,I]
+  Tensor gelu_x = {};  // [T,I]  may be absent
   auto writes() const { return std::array{dx}; }
-  auto reads() const { return std::array{dy, w}; }
+  auto reads() const { return std::array{dy, w, gelu_x}; }
 };
 
 // dw += dy^T x,  db += column sums of dy

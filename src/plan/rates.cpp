@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include "plan/traffic.h"
 
@@ -84,14 +85,21 @@ class OpTimes {
   double seconds(const Stretch::Op& op) const {
     const double tflops = arithmetic(op);
     const double flops_s = tflops > 0 ? op.cost.flops / (tflops * 1e12) : 0;
-    const auto known = gb_s_.find(op.what);
-    const double gb_s = known != gb_s_.end() ? known->second : machine_.measured.memory_gb_s;
-    const double bytes_s = op.cost.bytes / (gb_s * 1e9);
+    const double bytes_s = moved_s(op.what, op.cost.bytes);
+    const char* activation = op.what == "linear_fwd" ? "gelu_fwd" : "gelu_bwd";
+    const double work_s =
+        std::max(flops_s, bytes_s) + moved_s(activation, op.cost.activation_bytes);
     const double sharing = machine_.shares_host() ? work_.ranks : 1;
-    return std::max(std::max(flops_s, bytes_s) * sharing, machine_.measured.op_us * 1e-6);
+    return std::max(work_s * sharing, machine_.measured.op_us * 1e-6);
   }
 
  private:
+  // Bytes through memory at the speed of an op.
+  double moved_s(std::string_view op, double bytes) const {
+    const auto known = gb_s_.find(op);
+    const double gb_s = known != gb_s_.end() ? known->second : machine_.measured.memory_gb_s;
+    return bytes / (gb_s * 1e9);
+  }
   // 0: its memory binds it.
   double arithmetic(const Stretch::Op& op) const {
     const MachineRates& rates = machine_.measured;

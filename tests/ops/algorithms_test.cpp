@@ -26,6 +26,7 @@ ProductProblem problem_of(std::int64_t m) {
           .transposes_a = true,
           .transposes_b = false,
           .adds = true,
+          .gelu = ProductGelu::kNone,
           .bias_alignment = 0,
           .d_alignment = 256,
           .a_alignment = 16,
@@ -40,12 +41,17 @@ AlgorithmTable table_of(const AlgorithmPlace& place, std::int64_t m, std::uint64
   return {{place, {{problem_of(m), chosen(word)}}}};
 }
 
-// The text of two products of one place and one of another.
+// The text of four products of one place and one of another.
 std::string whole_text() {
   AlgorithmTable table = table_of(kPlace, 8192, 7);
   ProductProblem with_bias = problem_of(1);
   with_bias.bias_alignment = 64;
   table[kPlace].emplace(with_bias, chosen(9, 1.0 / 3));
+  for (const ProductGelu gelu : {ProductGelu::kForward, ProductGelu::kGradient}) {
+    ProductProblem with_gelu = problem_of(1);
+    with_gelu.gelu = gelu;
+    table[kPlace].emplace(with_gelu, chosen(10));
+  }
   AlgorithmPlace newer = kPlace;
   newer.cublaslt = 130100;
   table[newer].emplace(problem_of(8192), chosen(8));
@@ -55,7 +61,7 @@ std::string whole_text() {
 TEST(AlgorithmText, ReadsBackTheSame) {
   const AlgorithmTable table = parse_algorithms(whole_text(), "a.json");
   EXPECT_EQ(table.size(), 2U);
-  EXPECT_EQ(table.at(kPlace).size(), 2U);
+  EXPECT_EQ(table.at(kPlace).size(), 4U);
   EXPECT_EQ(table.at(kPlace).at(problem_of(8192)), chosen(7));
   EXPECT_EQ(algorithms_text(table), whole_text());
   EXPECT_TRUE(parse_algorithms(algorithms_text({}), "a.json").empty());
@@ -108,6 +114,7 @@ TEST(AlgorithmText, IsRefusedWhereItIsDamaged) {
       {"\"m\":8192,", "", "'m'"},
       {"\"bf16\"", "\"f64\"", "\"type\": \"f64\" cannot be"},
       {"\"adds\":true", "\"adds\":1", "boolean"},
+      {"\"adds\":true", "\"adds\":true,\"gelu\":\"erf\"", "\"gelu\": \"erf\" cannot be"},
       {"\"a_alignment\":16", "\"a_alignment\":24", "\"a_alignment\": 24 cannot be"},
       {"\"d_alignment\":256", "\"d_alignment\":512", "\"d_alignment\": 512 cannot be"},
       {"\"bias_alignment\":0", "\"bias_alignment\":-1", "\"bias_alignment\": -1 cannot be"},

@@ -11,6 +11,7 @@ namespace orthant {
 inline OpCases op_cases(DType type) {
   OpCases cases;
   add_linear_cases(cases, type);
+  add_gelu_product_cases(cases, type);
   add_embedding_cases(cases, type);
   add_norm_cases(cases, type);
   add_activation_cases(cases, type);

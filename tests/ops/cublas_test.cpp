@@ -162,5 +162,27 @@ TEST_F(CudaProducts, ThatAreDeterministicKeepNothing) {
   EXPECT_TRUE(algorithms.news().empty());
 }
 
+// Of [m,n] with k in between.
+TEST_F(CudaProducts, HaveGeluInsideUnlessBitsCountOrRowsAreOdd) {
+  constexpr std::int64_t kM = 128;
+  constexpr std::int64_t kK = 64;
+  for (const bool is_deterministic : {false, true}) {
+    Products products(stream(), is_deterministic, nullptr);
+    for (const std::int64_t n : {256, 257}) {
+      const Frame frame(*memory_);
+      const Tensor workspace = memory_->alloc({kProductBytes}, DType::kU8, MemClass::kWork);
+      Product product = {.d = normals({kM, n}, DType::kBF16, 1),
+                         .a = normals({kM, kK}, DType::kBF16, 2),
+                         .b = normals({kK, n}, DType::kBF16, 3),
+                         .bias = {},
+                         .gelu = ProductGelu::kGradient,
+                         .gelu_x = normals({kM, n}, DType::kBF16, 4)};
+      EXPECT_EQ(products.run_with_gelu(product, workspace), !is_deterministic && n % 8 == 0) << n;
+      product.gelu = ProductGelu::kForward;
+      EXPECT_EQ(products.run_with_gelu(product, workspace), !is_deterministic && n % 8 == 0) << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace orthant::cuda

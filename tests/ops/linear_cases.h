@@ -46,6 +46,33 @@ inline void add_linear_cases(OpCases& cases, DType type) {
   }
 }
 
+// GELU of a product, which is kept, and the gradient through it.
+inline void add_gelu_product_cases(OpCases& cases, DType type) {
+  for (const LinearSize& n : kLinearSizes) {
+    const std::int64_t T = n.T;
+    const std::int64_t I = n.I;
+    const std::int64_t O = n.O;
+    for (const bool has_bias : {false, true}) {
+      cases.push_back(
+          {case_name("linear_fwd", type, {T, I, O}, has_bias ? "gelu_bias" : "gelu"),
+           [=](OpBed& bed) {
+             return op_run(bed, LinearFwd{.y = bed.out({T, O}, type),
+                                          .x = bed.normal("x", {T, I}, type),
+                                          .w = bed.normal("w", {O, I}, type),
+                                          .b = has_bias ? bed.normal("b", {O}, type) : Tensor{},
+                                          .gelu = bed.out({T, O}, type)});
+           }});
+    }
+    cases.push_back({case_name("linear_bwd_input", type, {T, I, O}, "gelu"), [=](OpBed& bed) {
+                       return op_run(bed,
+                                     LinearBwdInput{.dx = bed.out({T, I}, type),
+                                                    .dy = bed.normal("dy", {T, O}, type),
+                                                    .w = bed.normal("w", {O, I}, type),
+                                                    .gelu_x = bed.normal("gelu_x", {T, I}, type)});
+                     }});
+  }
+}
+
 // A table of some rows from first_row on; ids lie below, in and above it.
 inline void add_embedding_cases(OpCases& cases, DType type) {
   struct Size {

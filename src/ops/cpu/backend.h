@@ -48,6 +48,7 @@ class CpuOps : public Ops {
   float* scratch(int thread) { return workshop_->scratch(thread); }
 
  private:
+  void multiply(const LinearFwd& a);
   int num_threads_;
   std::unique_ptr<Workshop> workshop_;
 };

@@ -69,7 +69,12 @@ void multiply_few_rows(const LinearFwd& a, std::int64_t o) {
 
 }  // namespace
 
-void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
+void CpuOps::exec(const LinearFwd& a, const Tensor& workspace) {
+  multiply(a);
+  if (a.gelu.present()) exec(GeluFwd{.y = a.gelu, .x = a.y}, workspace);
+}
+
+void CpuOps::multiply(const LinearFwd& a) {
   if (a.x.shape[0] <= kFewRows) {
     with_type(a.x.dtype, LinearFwd::kName, [&](auto element) {
       for_shares(num_threads_, a.w.shape[0], 16, a.w.bytes(),
@@ -93,7 +98,7 @@ void CpuOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
                              .into = Into::kSet});
 }
 
-void CpuOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
+void CpuOps::exec(const LinearBwdInput& a, const Tensor& workspace) {
   workshop_->products().run({.M = a.dy.shape[0],
                              .N = a.w.shape[1],
                              .K = a.dy.shape[1],
@@ -104,6 +109,7 @@ void CpuOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
                              .c_stride = a.dx.shape[1],
                              .bias = nullptr,
                              .into = Into::kSet});
+  if (a.gelu_x.present()) exec(GeluBwd{.dx = a.dx, .dy = a.dx, .x = a.gelu_x}, workspace);
 }
 
 void CpuOps::exec(const LinearBwdWeight& a, const Tensor& /*workspace*/) {

@@ -79,11 +79,26 @@ void add_column_sums(cudaStream_t stream, const Tensor& to, const Tensor& x,
 }  // namespace
 
 void CudaOps::exec(const LinearFwd& a, const Tensor& workspace) {
-  products_.run({.d = a.y, .a = a.x, .b = a.w, .bias = a.b, .transposes_b = true}, workspace);
+  const Product product = {.d = a.y, .a = a.x, .b = a.w, .bias = a.b, .transposes_b = true};
+  if (a.gelu.absent()) return products_.run(product, workspace);
+  Product with_gelu = product;
+  with_gelu.d = a.gelu;
+  with_gelu.gelu = ProductGelu::kForward;
+  with_gelu.gelu_x = a.y;
+  if (products_.run_with_gelu(with_gelu, workspace)) return;
+  products_.run(product, workspace);
+  exec(GeluFwd{.y = a.gelu, .x = a.y}, workspace);
 }
 
 void CudaOps::exec(const LinearBwdInput& a, const Tensor& workspace) {
-  products_.run({.d = a.dx, .a = a.dy, .b = a.w, .bias = {}}, workspace);
+  const Product product = {.d = a.dx, .a = a.dy, .b = a.w, .bias = {}};
+  if (a.gelu_x.absent()) return products_.run(product, workspace);
+  Product with_gelu = product;
+  with_gelu.gelu = ProductGelu::kGradient;
+  with_gelu.gelu_x = a.gelu_x;
+  if (products_.run_with_gelu(with_gelu, workspace)) return;
+  products_.run(product, workspace);
+  exec(GeluBwd{.dx = a.dx, .dy = a.dx, .x = a.gelu_x}, workspace);
 }
 
 void CudaOps::exec(const LinearBwdWeight& a, const Tensor& workspace) {

@@ -1,5 +1,3 @@
-// cuBLASLt sees a row-major matrix as the transpose of a column-major one: d = a b is computed as
-// d^T = b^T a^T.
 #include "ops/cuda/products.h"
 
 #include <algorithm>
@@ -9,11 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include <cublasLt.h>
-
-#include "base/check.h"
 #include "mem/cuda_check.h"
 #include "mem/gpus.h"
+#include "ops/cuda/blas_objects.h"
 #include "ops/workspace.h"
 
 namespace orthant::cuda {
@@ -22,115 +18,6 @@ namespace {
 constexpr int kMostAlgorithms = 8;  // the heuristics give no more
 constexpr int kRounds = 6;          // of timing them
 constexpr float kNever = 1e30F;
-
-void check_blas(cublasStatus_t status, const char* asked) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail_run("cublasLt: {}: {}", asked, cublasLtGetStatusName(status));
-}
-
-cudaDataType_t type_of(DType type) {
-  switch (type) {
-    case DType::kF32: return CUDA_R_32F;
-    case DType::kBF16: return CUDA_R_16BF;
-    case DType::kF16: return CUDA_R_16F;
-    default: break;
-  }
-  fail_run("cublasLt: matrix products of {} are not made", name_of(type));
-}
-
-class Layout {
- public:
-  // A row-major [rows,columns].
-  explicit Layout(const Tensor& matrix) {
-    check_blas(cublasLtMatrixLayoutCreate(
-                   &layout_, type_of(matrix.dtype), static_cast<std::uint64_t>(matrix.shape[1]),
-                   static_cast<std::uint64_t>(matrix.shape[0]), matrix.shape[1]),
-               "cublasLtMatrixLayoutCreate");
-  }
-  Layout(Layout&& other) noexcept : layout_(std::exchange(other.layout_, nullptr)) {}
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-  Layout& operator=(Layout&&) = delete;
-  ~Layout() {
-    if (layout_ != nullptr) cublasLtMatrixLayoutDestroy(layout_);
-  }
-  cublasLtMatrixLayout_t get() const { return layout_; }
-
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
-};
-
-class Operation {
- public:
-  explicit Operation(const Product& product) {
-    check_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, product.transposes_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, product.transposes_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (product.bias.absent()) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set_bias(product.bias);
-  }
-  Operation(Operation&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)) {}
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-  Operation& operator=(Operation&&) = delete;
-  ~Operation() {
-    if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
-  }
-  void set_bias(const Tensor& bias) {
-    const void* at = bias.data;
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at);
-  }
-  cublasLtMatmulDesc_t get() const { return operation_; }
-
- private:
-  template <class V>
-  void set(cublasLtMatmulDescAttributes_t name, const V& value) {
-    check_blas(cublasLtMatmulDescSetAttribute(operation_, name, &value, sizeof(value)),
-               "cublasLtMatmulDescSetAttribute");
-  }
-  cublasLtMatmulDesc_t operation_ = nullptr;
-};
-
-// The largest power of two up to `most` that an address is a multiple of.
-int alignment_of(const Tensor& tensor, int most) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  int alignment = most;
-  while (address % alignment != 0) {
-    alignment /= 2;
-  }
-  return alignment;
-}
-
-class Preference {
- public:
-  explicit Preference(const ProductProblem& problem) {
-    check_blas(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
-    const auto bytes = static_cast<std::size_t>(kProductBytes);
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        static_cast<std::uint32_t>(problem.b_alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        static_cast<std::uint32_t>(problem.a_alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        static_cast<std::uint32_t>(problem.d_alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-        static_cast<std::uint32_t>(problem.d_alignment));
-  }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-  cublasLtMatmulPreference_t get() const { return preference_; }
-
- private:
-  template <class V>
-  void set(cublasLtMatmulPreferenceAttributes_t name, const V& value) {
-    check_blas(cublasLtMatmulPreferenceSetAttribute(preference_, name, &value, sizeof(value)),
-               "cublasLtMatmulPreferenceSetAttribute");
-  }
-  cublasLtMatmulPreference_t preference_ = nullptr;
-};
 
 bool adds_partial_products(const cublasLtMatmulAlgo_t& algorithm) {
   std::int32_t splits = 1;
@@ -192,6 +79,7 @@ struct Products::Plan {
   Layout b;
   Layout d;
   cublasLtMatmulAlgo_t algorithm{};
+  bool has_algorithm = true;
 
   explicit Plan(const Product& product)
       : operation(product),
@@ -228,6 +116,7 @@ struct Products::Library {
             .transposes_a = p.transposes_a,
             .transposes_b = p.transposes_b,
             .adds = p.adds,
+            .gelu = p.gelu,
             .bias_alignment = p.bias.present() ? alignment_of(p.bias, most_alignment) : 0,
             .d_alignment = alignment_of(p.d, most_alignment),
             .a_alignment = alignment_of(p.a, most_alignment),
@@ -264,10 +153,15 @@ struct Products::Library {
     std::array<Candidate, kMostAlgorithms> found{};
     int count = 0;
     const Preference preference(problem);
-    check_blas(cublasLtMatmulAlgoGetHeuristic(
-                   handle, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(),
-                   plan.d.get(), preference.get(), kMostAlgorithms, &found[0].result, &count),
-               "cublasLtMatmulAlgoGetHeuristic");
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(), plan.d.get(),
+        preference.get(), kMostAlgorithms, &found[0].result, &count);
+    const bool may_have_none = p.gelu != ProductGelu::kNone;
+    if (may_have_none && (status == CUBLAS_STATUS_NOT_SUPPORTED || count == 0)) {
+      plan.has_algorithm = false;
+      return std::nullopt;
+    }
+    check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
     ORTHANT_CHECK(count > 0, "cublasLt: no algorithm for {} by {}", p.a.shape.text(),
                   p.b.shape.text());
     plan.algorithm = found[0].result.algo;
@@ -289,6 +183,10 @@ struct Products::Library {
     }
     const auto fastest = std::min_element(best.begin(), best.end());
     plan.algorithm = found[static_cast<std::size_t>(fastest - best.begin())].result.algo;
+    if (*fastest >= kNever && may_have_none) {
+      plan.has_algorithm = false;
+      return std::nullopt;
+    }
     return *fastest;
   }
 
@@ -336,6 +234,11 @@ struct Products::Library {
     return plans.emplace(problem, std::move(plan)).first->second;
   }
 
+  void run(Plan& plan, const Product& product, const Tensor& workspace) const {
+    plan.operation.set_addresses(product);
+    check_blas(multiply(plan, product, workspace, product.d.data), "cublasLtMatmul");
+  }
+
   cudaStream_t stream;
   bool takes_first;  // of the heuristics' algorithms, for what is promised of every address
   int most_alignment;
@@ -357,9 +260,18 @@ std::int64_t Products::num_timed() const {
 
 void Products::run(const Product& product, const Tensor& workspace) {
   if (product.d.count() == 0) return;
+  library_->run(library_->plan_of(product, workspace), product, workspace);
+}
+
+bool Products::run_with_gelu(const Product& product, const Tensor& workspace) {
+  constexpr std::int64_t kRows = 8;  // of gelu_x lie at multiples of so many elements
+  const bool has_type = product.d.dtype == DType::kBF16 || product.d.dtype == DType::kF16;
+  const bool is_aligned = product.d.shape[1] % kRows == 0 && alignment_of(product.gelu_x, 16) == 16;
+  if (library_->takes_first || !has_type || !is_aligned) return false;
+  if (product.d.count() == 0) return true;
   Plan& plan = library_->plan_of(product, workspace);
-  if (product.bias.present()) plan.operation.set_bias(product.bias);
-  check_blas(library_->multiply(plan, product, workspace, product.d.data), "cublasLtMatmul");
+  if (plan.has_algorithm) library_->run(plan, product, workspace);
+  return plan.has_algorithm;
 }
 
 }  // namespace orthant::cuda

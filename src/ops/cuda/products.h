@@ -14,11 +14,14 @@
 namespace orthant::cuda {
 
 // d [m,n] (=, +=) a b + bias, where a is [m,k] or its transpose and b is [k,n] or its transpose.
+// With GELU d = GELU(gelu_x) where gelu_x = a b + bias, or d = (a b) GELU'(gelu_x).
 struct Product {
   Tensor d;
   Tensor a;
   Tensor b;
-  Tensor bias;  // [n], the type of d; may be absent
+  Tensor bias;        // [n], the type of d; may be absent
+  ProductGelu gelu = ProductGelu::kNone;
+  Tensor gelu_x = {};  // [m,n], the type of d; absent without GELU
   bool transposes_a = false;
   bool transposes_b = false;
   bool adds = false;  // to d
@@ -36,6 +39,8 @@ class Products {
 
   // Queues it. `workspace` is kProductBytes and belongs to the product until it has run.
   void run(const Product& product, const Tensor& workspace);
+  // The same of one with GELU, or false: the library has no algorithm for it, or its bits count.
+  [[nodiscard]] bool run_with_gelu(const Product& product, const Tensor& workspace);
 
   std::int64_t num_timed() const;  // problems, so far
 

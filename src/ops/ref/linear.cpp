@@ -3,7 +3,7 @@
 
 namespace orthant {
 
-void RefOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
+void RefOps::exec(const LinearFwd& a, const Tensor& workspace) {
   const std::int64_t T = a.x.shape[0];
   const std::int64_t I = a.x.shape[1];
   const std::int64_t O = a.w.shape[0];
@@ -21,9 +21,10 @@ void RefOps::exec(const LinearFwd& a, const Tensor& /*workspace*/) {
     }
   }
   y.store(a.y);
+  if (a.gelu.present()) exec(GeluFwd{.y = a.gelu, .x = a.y}, workspace);
 }
 
-void RefOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
+void RefOps::exec(const LinearBwdInput& a, const Tensor& workspace) {
   const std::int64_t T = a.dy.shape[0];
   const std::int64_t O = a.dy.shape[1];
   const std::int64_t I = a.w.shape[1];
@@ -38,6 +39,7 @@ void RefOps::exec(const LinearBwdInput& a, const Tensor& /*workspace*/) {
     }
   }
   dx.store(a.dx);
+  if (a.gelu_x.present()) exec(GeluBwd{.dx = a.dx, .dy = a.dx, .x = a.gelu_x}, workspace);
 }
 
 void RefOps::exec(const LinearBwdWeight& a, const Tensor& /*workspace*/) {
