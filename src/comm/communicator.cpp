@@ -197,20 +197,38 @@ void Communicator::finish(std::size_t index) {
 
 void Communicator::wait(Token token) {
   if (token.done()) return;
+  if (give_turn_) {
+    bool goes_on = give_turn_();
+    while (goes_on && earlier_than(started(token)) != nullptr) {
+      goes_on = give_turn_();
+    }
+  }
+  const Started& mine = started(token);
+  const Started* earlier = earlier_than(mine);
+  ORTHANT_CHECK(earlier == nullptr,
+                "{}: call {} is waited for before the earlier {} {}; keep the order",
+                title(mine.call), token.id, name_of(earlier->call.kind), earlier->token.id);
+  finish(static_cast<std::size_t>(&mine - started_.data()));
+}
+
+const Communicator::Started& Communicator::started(Token token) const {
   const auto found = std::find_if(started_.begin(), started_.end(),
                                   [token](const Started& s) { return s.token == token; });
   ORTHANT_CHECK(found != started_.end(),
                 "wait in group '{}': call {} was not started here or has been waited for", name_,
                 token.id);
-  const Call& call = found->call;
-  const auto earlier = std::find_if(started_.begin(), found, [&call](const Started& s) {
+  return *found;
+}
+
+// The first of those that must be waited for before this one; null: none.
+const Communicator::Started* Communicator::earlier_than(const Started& one) const {
+  const Call& call = one.call;
+  const Started* const end = &one;
+  const Started* const first = std::find_if(started_.data(), end, [&call](const Started& s) {
     return is_message(call.kind) ? s.call.kind == call.kind && s.call.peer == call.peer
                                  : !is_message(s.call.kind);
   });
-  ORTHANT_CHECK(earlier == found,
-                "{}: call {} is waited for before the earlier {} {}; keep the order", title(call),
-                token.id, name_of(earlier->call.kind), earlier->token.id);
-  finish(static_cast<std::size_t>(found - started_.begin()));
+  return first == end ? nullptr : first;
 }
 
 void Communicator::all_reduce(const Tensor& t, Reduce reduce) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ledger.h"
@@ -67,6 +69,11 @@ class Communicator {
   [[nodiscard]] Token start_recv(const Tensor& t, int peer, std::int64_t identity);
   void wait(Token token);  // a done token is waited for at once
 
+  // For work that takes turns on this thread: called before each wait, and again until no earlier
+  // call is to be waited for, so that each body of work keeps its own order alone. `give` returns
+  // false when there is nobody to give the turn to.
+  void give_turns(std::function<bool()> give) { give_turn_ = std::move(give); }
+
   // This rank is at work outside of any call, saving or reading, and may be silent for `busy_s`
   // from now: only then layout.deadline_s begins to run for peers that wait for it.
   virtual void sign_of_life(double /*busy_s*/) {}
@@ -105,6 +112,8 @@ class Communicator {
   };
   std::string title(const Call& call) const;  // "all_reduce 'h.7.mlp.down' in group 'tp'"
   void check(const Call& call) const;
+  const Started& started(Token token) const;
+  const Started* earlier_than(const Started& one) const;
   void check_runs(const Call& call, const Tensor& whole, const Tensor& part) const;
   void number(Call& call);
   void record_start(const Call& call, Token token);
@@ -121,6 +130,7 @@ class Communicator {
   CommParts parts_;
   Tensor scratch_;
   bool has_few_values_ = false;
+  std::function<bool()> give_turn_;
   std::vector<Started> started_;
   std::int64_t collectives_ = 0;
   std::vector<std::int64_t> sent_;      // messages to each member so far

@@ -14,6 +14,7 @@ struct LayoutConfig {
   int pp = 1;
   int virtual_stages = 1;
   bool sequence_parallel = false;
+  std::string tp_overlap = "rows";
   std::int64_t micro_batch = 1;
   std::string schedule = "1f1b";
   std::string schedule_file;
@@ -28,6 +29,8 @@ struct LayoutConfig {
   double deadline_s = 600;
 
   int dp() const { return ranks / (tp * pp); }
+  // The halves of a micro-batch take turns.
+  bool takes_turns() const { return tp_overlap == "halves" && tp > 1; }
 
   template <class Visitor>
   void fields(Visitor&& v) {
@@ -40,6 +43,9 @@ struct LayoutConfig {
     v("virtual_stages", virtual_stages, "model parts a stage holds (interleaving)");
     v("sequence_parallel", sequence_parallel,
       "split the rows of a micro-batch over tp outside the matrix products: saves activations");
+    v("tp_overlap", tp_overlap,
+      "what calls of tp run beside: rows (parts of a product, of two ranks with split rows) or "
+      "halves (of a micro-batch, which take turns)");
     v("micro_batch", micro_batch, "sequences in a micro-batch of one dp rank");
     v("schedule", schedule, "gpipe, 1f1b, interleaved, zero_bubble, zero_bubble_v or file");
     v("schedule_file", schedule_file, "text of the schedule, for schedule = \"file\"");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/turns.h"
 #include "dist/mesh.h"
 #include "mem/arena.h"
 #include "ops/ops.h"
@@ -53,6 +54,7 @@ struct Context {
   const KvCache* cache = nullptr;  // kGenerate only
   Stash* again = nullptr;          // for forwards that are run again, empty between layers
   Tensor input = {};               // [T,C]  backward: for the input of a layer that keeps none
+  Turns* turns = nullptr;  // those of a micro-batch's halves, of which `micro` is one; null: whole
 };
 
 }  // namespace orthant

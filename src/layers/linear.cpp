@@ -59,6 +59,7 @@ Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x, const Tens
     for_rows_as_they_come(ctx, rows_, x, gathered, product);
     return {};
   }
+  if (ctx.turns != nullptr) ctx.turns->give_midway();
   return sum_rows_as_they_are_made(
       ctx, rows_, own_rows(ctx, rows_, y), y,
       [&](std::int64_t first, std::int64_t count) { product(first, x.rows(first, count)); });
@@ -91,10 +92,8 @@ void Linear::spread_input_gradient(Context& ctx, const Tensor& dx, const Tensor&
   const Tensor w = joined_values(weights_, {out_, in_});
   for_rows_as_they_come(ctx, rows_, dy, gathered, [&](std::int64_t first, const Tensor& rows) {
     const std::int64_t count = rows.shape[0];
-    ctx.ops.run(LinearBwdInput{.dx = dx.rows(first, count),
-                               .dy = rows,
-                               .w = w,
-                               .gelu_x = rows_of(gelu_x, first, count)});
+    ctx.ops.run(LinearBwdInput{
+        .dx = dx.rows(first, count), .dy = rows, .w = w, .gelu_x = rows_of(gelu_x, first, count)});
   });
 }
 

@@ -31,14 +31,19 @@ struct Gathering {
 [[nodiscard]] Gathering start_all_rows(const Context& ctx, Rows rows, const Tensor& own,
                                        Frame& frame);
 
-// Calls act(first, rows) for runs of rows that are together all T, when they are there. Of two
-// ranks each begins with its own, while the other's are on their way; of more, whose products would
-// be narrow or differ from rank to rank, each waits for all.
+// Of two ranks with split rows each may make a product in two parts, its own rows and the other's,
+// beside which rows travel; those of more would be narrow or differ from rank to rank. Halves of a
+// micro-batch that take turns have other work beside which all rows travel.
+inline bool are_made_in_parts(const Context& ctx, Rows rows) {
+  return rows == Rows::kSplit && ctx.mesh.tp().size() == 2 && ctx.turns == nullptr;
+}
+
+// Calls act(first, rows) for runs of rows that are together all T, when they are there: in parts
+// each rank begins with its own, while the other's are on their way.
 template <class Act>
 void for_rows_as_they_come(const Context& ctx, Rows rows, const Tensor& own,
                            const Gathering& gathered, Act&& act) {
-  constexpr int kHalves = 2;
-  const bool begins_early = rows == Rows::kSplit && ctx.mesh.tp().size() == kHalves;
+  const bool begins_early = are_made_in_parts(ctx, rows);
   if (begins_early) act(first_row(ctx, rows), own);
   ctx.mesh.tp().wait(gathered.ready);
   if (!begins_early) return act(0, gathered.whole);
@@ -54,14 +59,13 @@ void for_rows_as_they_come(const Context& ctx, Rows rows, const Tensor& own,
 
 // Calls act(first, count) for runs of rows that are together all T, which it writes to `whole`;
 // own = this rank's rows of the sum of `whole` over tp, when the token is done, and `whole` is left
-// alone until then. Of two ranks each makes the other's rows first, which travel while it makes its
-// own.
+// alone until then. In parts each rank makes the other's rows first, which travel while it makes
+// its own.
 template <class Act>
 [[nodiscard]] Token sum_rows_as_they_are_made(const Context& ctx, Rows rows, const Tensor& own,
                                               const Tensor& whole, Act&& act) {
   Communicator& tp = ctx.mesh.tp();
-  constexpr int kHalves = 2;
-  if (rows == Rows::kAll || tp.size() != kHalves) {
+  if (!are_made_in_parts(ctx, rows)) {
     act(0, whole.shape[0]);
     return start_sum_over_tp(ctx, rows, own, whole);
   }

@@ -1,17 +1,19 @@
 #include "model/slots.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace orthant {
 
 Slots::Slots(std::span<Arena* const> arenas, std::span<Arena* const> lates, int num_layers,
-             int num_chunks)
+             int num_chunks, int num_stashes)
     : home_(static_cast<std::size_t>(num_chunks), nullptr) {
   slots_.reserve(arenas.size());
   for (Arena* arena : arenas) {
-    slots_.push_back({.arena = arena, .stash = Stash(*arena, num_layers), .batch = {}});
+    std::vector<Stash> stashes(static_cast<std::size_t>(num_stashes), Stash(*arena, num_layers));
+    slots_.push_back({.arena = arena, .stashes = std::move(stashes), .batch = {}});
   }
   for (Arena* arena : lates) {
     lates_.push_back({.arena = arena});
@@ -96,7 +98,9 @@ Slots::Slot& Slots::split(int chunk, int micro) {
 
 void Slots::close(int chunk, int micro) {
   Slot& slot = at(chunk, micro);
-  slot.stash.clear();
+  for (Stash& stash : slot.stashes) {
+    stash.clear();
+  }
   slot.arena->rewind({});
   if (slot.late != nullptr) {
     slot.late->rewind({});

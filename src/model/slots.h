@@ -16,7 +16,7 @@ class Slots {
  public:
   struct Slot {
     Arena* arena;
-    Stash stash;
+    std::vector<Stash> stashes;  // one, or one for each half of the micro-batch
     MicroBatch batch;
     int chunk = kNone;  // whose micro-batch is in it
     int micro = kNone;
@@ -24,13 +24,18 @@ class Slots {
     Arena* late = nullptr;   // for what the first half of a backward leaves to the second
     Arena* host = nullptr;   // for what leaves: null when nothing does
     std::vector<StashOffload::Parcel> parcels = {};
-    // The stash lies in this slot.
-    void settle() { stash.use(*arena, late == nullptr ? *arena : *late); }
+    // Where tensors of all its stashes lie from now on.
+    void use(Arena& now, Arena& after) {
+      for (Stash& stash : stashes) {
+        stash.use(now, after);
+      }
+    }
+    void settle() { use(*arena, late == nullptr ? *arena : *late); }  // in this slot
   };
   // One arena a micro-batch in flight, and one of `lates` a micro-batch between the halves of its
-  // backward; `num_layers` of the longest chunk.
+  // backward; `num_layers` of the longest chunk; `num_stashes` of a slot.
   Slots(std::span<Arena* const> arenas, std::span<Arena* const> lates, int num_layers,
-        int num_chunks);
+        int num_chunks, int num_stashes);
 
   // One host arena a slot; `num_parcels` of the chunk with most.
   void add_hosts(std::span<Arena* const> hosts, int num_parcels);

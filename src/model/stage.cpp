@@ -49,8 +49,8 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
                     ? all_rows_
                     : all_rows_.with(0, all_rows_[0] / parts.mesh.tp().size())),
       parts_(parts),
-      slots_(parts.slots, parts.lates, longest(chunks), static_cast<int>(chunks.size())),
-      again_(parts.again, 1),
+      slots_(parts.slots, parts.lates, longest(chunks), static_cast<int>(chunks.size()),
+             static_cast<int>(parts.works.size())),
       loader_(parts.device, sizes.B, sizes.S, sizes.by_document) {
   int first_layer = 0;
   for (const auto& chunk : chunks) {
@@ -62,6 +62,13 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
                        .grad_out = {},
                        .has_passing = has_passing_rows(*chunk)});
     first_layer += chunk->num_layers();
+  }
+  for (Arena* again : parts.agains) {
+    agains_.emplace_back(*again, 1);
+  }
+  if (parts.works.size() > 1) {
+    turns_.emplace();
+    parts.mesh.tp().give_turns([this] { return turns_->give(); });
   }
   if (parts.offload != nullptr) slots_.add_hosts(parts.hosts, most_leaving(chunks));
   add_borders(placement);
@@ -115,35 +122,70 @@ void ModelStage::begin(const Run& run) {
   slots_.begin(run.list);
 }
 
-Context ModelStage::context(const Slots::Slot& slot) {
-  return {.ops = parts_.ops,
-          .mesh = parts_.mesh,
-          .work = parts_.work,
-          .constants = parts_.constants,
-          .step_state = parts_.step_state,
-          .mode = run_.mode,
-          .micro = slot.batch,
-          .again = &again_};
+// Only a training has halves. Those of rows that tp ranks have in part are again such parts.
+std::vector<ModelStage::Share> ModelStage::shares_of(Slots::Slot& slot) {
+  const bool takes_turns = turns_ && run_.mode == Mode::kTrain;
+  const std::size_t count = takes_turns ? slot.stashes.size() : 1;
+  std::vector<Share> shares;
+  shares.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    MicroBatch micro = slot.batch;
+    if (takes_turns) {
+      micro.B /= static_cast<std::int64_t>(count);
+      for (Tensor* tensor : {&micro.tokens, &micro.labels, &micro.positions, &micro.sample_ids}) {
+        *tensor = rows_of(*tensor, i);
+      }
+    }
+    shares.push_back({.ctx = {.ops = parts_.ops,
+                              .mesh = parts_.mesh,
+                              .work = *parts_.works[i],
+                              .constants = parts_.constants,
+                              .step_state = parts_.step_state,
+                              .mode = run_.mode,
+                              .micro = micro,
+                              .again = &agains_[i],
+                              .turns = takes_turns ? &*turns_ : nullptr},
+                      .stash = slot.stashes[i]});
+  }
+  return shares;
+}
+
+// Of a tensor with all rows of a micro-batch, which may be absent.
+Tensor ModelStage::rows_of(const Tensor& whole, std::size_t share) const {
+  if (whole.absent() || !turns_ || run_.mode != Mode::kTrain) return whole;
+  const std::int64_t half = whole.shape[0] / Turns::kBodies;
+  return whole.rows(static_cast<std::int64_t>(share) * half, half);
+}
+
+// act(i) of each share: in turns where there are two.
+template <class Act>
+void ModelStage::for_shares(const std::vector<Share>& shares, const Act& act) {
+  if (shares.size() == 1) return act(std::size_t{0});
+  turns_->run([&act](int body) { act(static_cast<std::size_t>(body)); });
 }
 
 void ModelStage::open(int chunk, int micro) {
   Slots::Slot& slot = slots_.open(chunk, micro);
   const HostMicro* host =
       run_.micros.empty() ? nullptr : &run_.micros[static_cast<std::size_t>(micro)];
-  slot.batch = loader_.load(slot.stash, host);
+  slot.batch = loader_.load(slot.stashes.front(), host);
 }
 
 void ModelStage::forward(int chunk, int micro) {
   begin_action('F', chunk, micro);
   const Part& own = part(chunk);
   Slots::Slot& slot = slots_.at(chunk, micro);
-  Context ctx = context(slot);
-  Frame frame(parts_.work);
+  std::vector<Share> shares = shares_of(slot);
+  Frame frame(*parts_.works.front());
   // A layer reads the addend of the layer before it while it writes its own.
   const Tensor addends[2] = {frame.alloc(all_rows_, sizes_.compute),
                              frame.alloc(all_rows_, sizes_.compute)};
   const std::array<Tensor, 2> passing = passing_rows(own, frame);
-  Flow flow = enter(own, slot.stash);
+  const Flow entered = enter(own, slot.stashes.front());
+  OfShares<Flow> flow;
+  for (std::size_t share = 0; share < shares.size(); ++share) {
+    flow[share].x = rows_of(entered.x, share);
+  }
   for (int i = 0; i < own.chunk.num_layers(); ++i) {
     const Layer& layer = own.chunk.layer(i);
     const Where where(parts_.ledger, layer.name());
@@ -153,15 +195,21 @@ void ModelStage::forward(int chunk, int micro) {
     const int place = own.chunk.leaving_place(i);
     if (place >= 0) {
       Arena& window = parts_.offload->open(place);
-      slot.stash.use(window, window);
+      slot.use(window, window);
     }
-    Flow out{.x = {}, .pending = addends[i % 2], .ready = {}};
+    Tensor x;
     if (&layer != own.chunk.head()) {
-      out.x = output_stays(own.chunk, i) ? slot.stash.alloc(own_rows_, sizes_.compute)
-                                         : passing[static_cast<std::size_t>(i % 2)];
+      x = output_stays(own.chunk, i) ? slot.stashes.front().alloc(own_rows_, sizes_.compute)
+                                     : passing[static_cast<std::size_t>(i % 2)];
     }
-    layer.forward(ctx, flow, out, slot.stash);
-    if (probe_.present()) probe(own, i, out, slot.stash);
+    OfShares<Flow> out;
+    for_shares(shares, [&](std::size_t share) {
+      out[share] = {.x = rows_of(x, share), .pending = rows_of(addends[i % 2], share), .ready = {}};
+      layer.forward(shares[share].ctx, flow[share], out[share], shares[share].stash);
+    });
+    for (std::size_t share = 0; probe_.present() && share < shares.size(); ++share) {
+      probe(own, i, out[share], shares[share]);
+    }
     if (place >= 0 && run_.list == Slots::List::kTraining) {
       parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
     }
@@ -172,9 +220,12 @@ void ModelStage::forward(int chunk, int micro) {
     flow = out;
   }
   if (own.chunk.head() == nullptr) {
-    complete(ctx, own.act_out, flow);
+    for (std::size_t share = 0; share < shares.size(); ++share) {
+      complete(shares[share].ctx, rows_of(own.act_out, share), flow[share]);
+    }
   } else if (observer_) {
-    observer_(micro, own.chunk.head()->saved(slot.stash));
+    ORTHANT_CHECK(shares.size() == 1, "the head is observed while halves take turns");
+    observer_(micro, own.chunk.head()->saved(slot.stashes.front()));
   }
 }
 
@@ -202,12 +253,15 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
   begin_action(half == Half::kBoth ? 'B' : half == Half::kInput ? 'I' : 'W', chunk, micro);
   const Part& own = part(chunk);
   Slots::Slot& slot = half == Half::kInput ? slots_.split(chunk, micro) : slots_.at(chunk, micro);
-  Context ctx = context(slot);
+  std::vector<Share> shares = shares_of(slot);
   const auto closing =
       micro == run_.num_micros - 1 ? ParamStore::Micro::kLast : ParamStore::Micro::kMore;
-  Frame frame(parts_.work);
+  Frame frame(*parts_.works.front());
   const std::array<Tensor, 2> passing = passing_rows(own, frame);
-  Tensor dy = own.grad_in;
+  OfShares<Tensor> dy;
+  for (std::size_t share = 0; share < shares.size(); ++share) {
+    dy[share] = rows_of(own.grad_in, share);
+  }
   bool dy_stays = false;
   const int num_layers = own.chunk.num_layers();
   fetch_below(own, num_layers, half, slot);
@@ -222,18 +276,16 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
     const int place = own.chunk.leaving_place(i);
     if (place >= 0) {
       Arena& window = parts_.offload->arrive(place, slot.parcels[static_cast<std::size_t>(place)]);
-      slot.stash.use(window, window);
+      slot.use(window, window);
       fetch_below(own, i, half, slot);
     }
-    if (does_input(half)) {
-      if (!does_weight(half, layer) && !dy_stays) dy = keep_gradient(slot.stash, dy);
-      ctx.input = layer.keeps_input() ? Tensor{} : passing[static_cast<std::size_t>(i % 2)];
-      dy = half == Half::kBoth ? layer.backward(ctx, dy, slot.stash)
-                               : layer.backward_input(ctx, dy, slot.stash);
-      dy_stays = layer.keeps_input();
-    } else {
-      layer.backward_weight(ctx, slot.stash);
+    const bool keeps_dy = does_input(half) && !does_weight(half, layer) && !dy_stays;
+    for (std::size_t share = 0; keeps_dy && share < shares.size(); ++share) {
+      dy[share] = keep_gradient(shares[share].stash, dy[share]);
     }
+    const Tensor input = layer.keeps_input() ? Tensor{} : passing[static_cast<std::size_t>(i % 2)];
+    run_layer_backward(layer, half, shares, dy, input);
+    if (does_input(half)) dy_stays = layer.keeps_input();
     if (place >= 0 && !does_weight(half, layer)) {
       parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
     }
@@ -243,9 +295,22 @@ void ModelStage::run_backward(int chunk, int micro, Half half) {
       parts_.store.release(unit);
     }
   }
-  if (does_input(half) && own.grad_out.present()) {
-    parts_.ops.run(Copy{.y = own.grad_out, .x = dy});
+  if (!does_input(half) || own.grad_out.absent()) return;
+  for (std::size_t share = 0; share < shares.size(); ++share) {
+    parts_.ops.run(Copy{.y = rows_of(own.grad_out, share), .x = dy[share]});
   }
+}
+
+// `dy` becomes the gradient of the layer's input, for which `input` may be memory.
+void ModelStage::run_layer_backward(const Layer& layer, Half half, std::vector<Share>& shares,
+                                    OfShares<Tensor>& dy, const Tensor& input) {
+  for_shares(shares, [&](std::size_t share) {
+    auto& [ctx, stash] = shares[share];
+    if (!does_input(half)) return layer.backward_weight(ctx, stash);
+    ctx.input = rows_of(input, share);
+    dy[share] = half == Half::kBoth ? layer.backward(ctx, dy[share], stash)
+                                    : layer.backward_input(ctx, dy[share], stash);
+  });
 }
 
 bool ModelStage::does_weight(Half half, const Layer& layer) {
@@ -272,11 +337,12 @@ Tensor ModelStage::keep_gradient(Stash& stash, const Tensor& dy) {
 }
 
 // What the layer leaves, or the head's losses.
-void ModelStage::probe(const Part& part, int i, Flow& out, Stash& stash) {
+void ModelStage::probe(const Part& part, int i, Flow& out, Share& share) {
   const Tensor count = probe_.flat(part.first_layer + i, 1);
   parts_.mesh.tp().wait(std::exchange(out.ready, Token{}));
   if (&part.chunk.layer(i) == part.chunk.head()) {
-    parts_.ops.run(CountNonFinite{.count = count, .x = part.chunk.head()->saved(stash).loss});
+    const LmHead::Saved& saved = part.chunk.head()->saved(share.stash);
+    parts_.ops.run(CountNonFinite{.count = count, .x = saved.loss});
   }
   for (const Tensor& tensor : {out.x, out.pending}) {
     if (tensor.present()) parts_.ops.run(CountNonFinite{.count = count, .x = tensor});

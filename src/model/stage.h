@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,11 +28,11 @@ class ModelStage final : public Stage {
     ParamStore& store;
     const Constants& constants;
     Tensor step_state;
-    Arena& work;
+    std::vector<Arena*> works;  // one, or one for each half of a micro-batch
     Arena& messages;
-    Arena& again;               // for blocks whose forward runs again
-    std::vector<Arena*> slots;  // one a micro-batch in flight
-    std::vector<Arena*> lates;  // one a micro-batch between the halves of its backward
+    std::vector<Arena*> agains;  // for blocks whose forward runs again; as many
+    std::vector<Arena*> slots;   // one a micro-batch in flight
+    std::vector<Arena*> lates;   // one a micro-batch between the halves of its backward
     // Where layers leave for the host; null and empty otherwise.
     StashOffload* offload;
     std::vector<Arena*> hosts;  // one a slot
@@ -84,20 +85,32 @@ class ModelStage final : public Stage {
     Tensor act_in, act_out, grad_in, grad_out;  // absent at the model's ends
     bool has_passing = false;  // rows that stay only until the next layer has read them
   };
+  // What one body of work has: a micro-batch, or half of one where those take turns.
+  struct Share {
+    Context ctx;
+    Stash& stash;
+  };
+  template <class T>
+  using OfShares = std::array<T, Turns::kBodies>;
   enum class Half : std::uint8_t { kInput, kWeight, kBoth };
   static bool does_input(Half half) { return half != Half::kWeight; }
   static bool does_weight(Half half, const Layer& layer);
 
   void add_borders(const Placement& placement);
   Part& part(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
-  Context context(const Slots::Slot& slot);
+  std::vector<Share> shares_of(Slots::Slot& slot);
+  Tensor rows_of(const Tensor& whole, std::size_t share) const;
+  template <class Act>
+  void for_shares(const std::vector<Share>& shares, const Act& act);
   void begin_action(char kind, int chunk, int micro);
   Flow enter(const Part& part, Stash& stash);
   std::array<Tensor, 2> passing_rows(const Part& part, Frame& frame) const;
   Tensor keep_gradient(Stash& stash, const Tensor& dy);
   void fetch_below(const Part& part, int layer, Half half, Slots::Slot& slot);
+  void run_layer_backward(const Layer& layer, Half half, std::vector<Share>& shares,
+                          OfShares<Tensor>& dy, const Tensor& input);
   void run_backward(int chunk, int micro, Half half);
-  void probe(const Part& part, int i, Flow& out, Stash& stash);
+  void probe(const Part& part, int i, Flow& out, Share& share);
 
   Sizes sizes_;
   Shape all_rows_;  // [T,C]
@@ -105,7 +118,8 @@ class ModelStage final : public Stage {
   Parts parts_;
   std::vector<Part> chunks_;
   Slots slots_;
-  Stash again_;
+  std::vector<Stash> agains_;
+  std::optional<Turns> turns_;  // of the halves of a micro-batch
   BatchLoader loader_;
   Run run_{};
   HeadObserver observer_;

@@ -9,14 +9,14 @@
 
 namespace orthant {
 
-// y = x w^T + b, and GELU of it where that is asked for: a GPU makes both at once, GELU of sums that
-// are not rounded yet.
+// y = x w^T + b, and GELU of it where that is asked for: a GPU makes both at once, GELU of sums
+// that are not rounded yet.
 struct LinearFwd {
   static constexpr std::string_view kName = "linear_fwd";
-  Tensor y;  // [T,O]  out
-  Tensor x;  // [T,I]
-  Tensor w;  // [O,I]  the type of x
-  Tensor b;  // [O]    the type of x; may be absent
+  Tensor y;          // [T,O]  out
+  Tensor x;          // [T,I]
+  Tensor w;          // [O,I]  the type of x
+  Tensor b;          // [O]    the type of x; may be absent
   Tensor gelu = {};  // [T,O]  out: of y, as GeluFwd has it; may be absent
   auto writes() const { return std::array{y, gelu}; }
   auto reads() const { return std::array{x, w, b}; }
@@ -25,9 +25,9 @@ struct LinearFwd {
 // dx = dy w, or where x was GELU of something the gradient of that: dx = (dy w) GELU'(gelu_x)
 struct LinearBwdInput {
   static constexpr std::string_view kName = "linear_bwd_input";
-  Tensor dx;  // [T,I]  out
-  Tensor dy;  // [T,O]
-  Tensor w;   // [O,I]
+  Tensor dx;           // [T,I]  out
+  Tensor dy;           // [T,O]
+  Tensor w;            // [O,I]
   Tensor gelu_x = {};  // [T,I]  may be absent
   auto writes() const { return std::array{dx}; }
   auto reads() const { return std::array{dy, w, gelu_x}; }

@@ -164,15 +164,20 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
   const bool trains = config_.purpose == Purpose::kTrain;
   const int num_slots = trains ? most_of([](const auto& list) { return in_flight(list); }) : 1;
   const int num_lates = trains ? most_of(between_halves) : 0;
-  std::vector<Arena*> slots;
-  slots.reserve(static_cast<std::size_t>(num_slots));
-  for (int i = 0; i < num_slots; ++i) {
-    slots.push_back(&make_arena(fmt::format("slot{}", i), capacities));
-  }
-  std::vector<Arena*> lates;
-  lates.reserve(static_cast<std::size_t>(num_lates));
-  for (int i = 0; i < num_lates; ++i) {
-    lates.push_back(&make_arena(fmt::format("late{}", i), capacities));
+  const auto several = [&](const char* name, int count) {
+    std::vector<Arena*> arenas;
+    for (int i = 0; i < count; ++i) {
+      arenas.push_back(&make_arena(fmt::format("{}{}", name, i), capacities));
+    }
+    return arenas;
+  };
+  std::vector<Arena*> slots = several("slot", num_slots);
+  std::vector<Arena*> lates = several("late", num_lates);
+  std::vector<Arena*> works = {&work};
+  std::vector<Arena*> agains = {&make_arena("again", capacities)};
+  if (trains && config_.layout.takes_turns()) {  // both halves of a micro-batch at a time
+    works.push_back(&make_arena("work of halves", capacities));
+    agains.push_back(&make_arena("again of halves", capacities));
   }
   std::vector<Arena*> hosts;
   if (config_.layout.offload == "stash") hosts = make_offload(slots.size(), capacities);
@@ -189,9 +194,9 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
                                                         .store = *store_,
                                                         .constants = constants_,
                                                         .step_state = state_tensor_,
-                                                        .work = work,
+                                                        .works = std::move(works),
                                                         .messages = messages,
-                                                        .again = make_arena("again", capacities),
+                                                        .agains = std::move(agains),
                                                         .slots = std::move(slots),
                                                         .lates = std::move(lates),
                                                         .offload = offload_.get(),

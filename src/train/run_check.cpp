@@ -54,6 +54,7 @@ void check_words(const RunConfig& config) {
     check_word("layout.stages", layout.stages.text, {"even", "balanced"});
   }
   check_word("layout.zero_gather", layout.zero_gather, {"micro", "step"});
+  check_word("layout.tp_overlap", layout.tp_overlap, {"rows", "halves"});
   check_word("layout.recompute", layout.recompute, {"none", "cheap", "attention", "block"});
   check_word("layout.offload", layout.offload, {"none", "stash", "optimizer"});
   check_word("precision.compute", config.precision.compute, {"fp32", "bf16", "fp16"});
@@ -169,13 +170,21 @@ void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
 void check_rows(const LayoutConfig& layout, std::int64_t seq_length) {
   const std::int64_t rows = layout.micro_batch * seq_length;
   const bool splits = layout.sequence_parallel || layout.split_saved_inputs;
-  if (!splits || rows % layout.tp == 0) return;
-  const std::int64_t unit = layout.tp / std::gcd(seq_length, std::int64_t{layout.tp});
+  if (layout.takes_turns() && layout.micro_batch % 2 != 0) {
+    fail_user(
+        "layout.tp_overlap=halves halves micro-batches, and layout.micro_batch={} is odd; use "
+        "{}, or rows",
+        layout.micro_batch, nearest_multiples(layout.micro_batch, 2));
+  }
+  const std::int64_t parts = std::int64_t{layout.tp} * (layout.takes_turns() ? 2 : 1);
+  if (!splits || rows % parts == 0) return;
+  const std::int64_t unit = parts / std::gcd(seq_length, parts);
   fail_user(
       "layout.{} splits the {} rows of a micro-batch, micro_batch*seq_length={}*{}, "
-      "over tp={}, which does not divide them; use micro_batch {}",
+      "over tp={}{}, which does not divide them; use micro_batch {}",
       layout.sequence_parallel ? "sequence_parallel" : "split_saved_inputs", rows,
-      layout.micro_batch, seq_length, layout.tp, nearest_multiples(layout.micro_batch, unit));
+      layout.micro_batch, seq_length, layout.tp, layout.takes_turns() ? " and halves" : "",
+      nearest_multiples(layout.micro_batch, unit));
 }
 
 void check_stages(const ModelConfig& model, const LayoutConfig& layout) {

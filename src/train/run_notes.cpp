@@ -26,6 +26,11 @@ std::vector<std::string> notes_on(const RunConfig& config) {
     notes.emplace_back(
         "layout.sequence_parallel=true changes nothing with layout.tp=1: rows are split over tp");
   }
+  if (layout.tp_overlap == "halves" && layout.tp == 1) {
+    notes.emplace_back(
+        "layout.tp_overlap=halves changes nothing with layout.tp=1: there is no call of tp to run "
+        "work beside");
+  }
   if (optimizer.decay_steps > 0 && optimizer.decay != "wsd") {
     notes.push_back(
         fmt::format("optimizer.decay_steps={} changes nothing with optimizer.decay={}: it is of "

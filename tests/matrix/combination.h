@@ -56,6 +56,7 @@ inline const std::vector<RecomputeChoice> kRecompute = {
 inline const std::vector<OffloadChoice> kOffload = {
     {"none", 1}, {"stash", 1}, {"stash", 0.5}, {"optimizer", 1}, {"optimizer", 0.4}};
 inline const std::vector<int> kMicroBatches = {1, 2, 4};
+inline const std::vector<const char*> kOverlaps = {"rows", "halves"};
 inline const std::vector<const char*> kStages = {"even", "balanced", "list"};
 inline const std::vector<PrecisionChoice> kPrecision = {{DType::kF32, DType::kF32, 1e-5, 1e-4},
                                                         {DType::kBF16, DType::kI16, 2e-2, 2e-2}};
@@ -69,19 +70,20 @@ enum Option {
   kRecomputed,
   kOffloaded,
   kMicro,
+  kOverlap,
   kDepth,
   kTypes
 };
-inline constexpr std::size_t kNumOptions = 10;
+inline constexpr std::size_t kNumOptions = 11;
 using Combination = std::array<int, kNumOptions>;  // of each option the place of its value
 
 inline Combination sizes() {
   const auto size = [](const auto& values) {
     return static_cast<int>(values.size());
   };
-  return {size(kModels), size(kMeshes),    size(kSchedules), 2,
-          size(kZero),   size(kRecompute), size(kOffload),   size(kMicroBatches),
-          size(kStages), size(kPrecision)};
+  return {size(kModels),   size(kMeshes),    size(kSchedules), 2,
+          size(kZero),     size(kRecompute), size(kOffload),   size(kMicroBatches),
+          size(kOverlaps), size(kStages),    size(kPrecision)};
 }
 
 template <class Values>
@@ -101,22 +103,30 @@ inline std::string text_of(const Combination& c) {
   const OffloadChoice& offload = value_of(kOffload, c, kOffloaded);
   return fmt::format(
       "{}, tp {} pp {} dp {}, {} x{}, rows {}, zero {} {}, recompute {} {}{}, offload {} {}, "
-      "micro-batch {}, stages {}, {}, masters in {}",
+      "micro-batch {}, overlap of {}, stages {}, {}, masters in {}",
       value_of(kModels, c, kModel), mesh.tp, mesh.pp, mesh.dp, schedule, parts,
       c[kRows] == 1 ? "split" : "whole", zero, gather, recompute.what, recompute.blocks,
       recompute.splits_inputs ? " split" : "", offload.what, offload.fraction,
-      value_of(kMicroBatches, c, kMicro), value_of(kStages, c, kDepth),
-      name_of(value_of(kPrecision, c, kTypes).compute),
+      value_of(kMicroBatches, c, kMicro), value_of(kOverlaps, c, kOverlap),
+      value_of(kStages, c, kDepth), name_of(value_of(kPrecision, c, kTypes).compute),
       name_of(value_of(kPrecision, c, kTypes).master));
 }
 
-// What no run can be: fewer blocks than parts, more sequences than the batch has, and the one pair
-// that is refused.
+// Halves of micro-batches take turns.
+inline bool takes_turns(const Combination& c) {
+  return value_of(kMeshes, c, kMesh).tp > 1 &&
+         std::string(value_of(kOverlaps, c, kOverlap)) == "halves";
+}
+
+// What no run can be: fewer blocks than parts, more sequences than the batch has, half a sequence,
+// and the one pair that is refused.
 inline bool can_be(const Combination& c) {
   const Mesh3& mesh = value_of(kMeshes, c, kMesh);
   const bool refused = std::string(value_of(kOffload, c, kOffloaded).what) == "stash" &&
                        std::string(value_of(kRecompute, c, kRecomputed).what) == "block";
-  return !refused && mesh.pp * value_of(kSchedules, c, kSchedule).virtual_stages <= blocks_of(c) &&
+  const bool halves = !takes_turns(c) || value_of(kMicroBatches, c, kMicro) % 2 == 0;
+  return !refused && halves &&
+         mesh.pp * value_of(kSchedules, c, kSchedule).virtual_stages <= blocks_of(c) &&
          value_of(kMicroBatches, c, kMicro) * mesh.dp <= kBatch;
 }
 

@@ -28,6 +28,7 @@ struct Subject {
 struct Numerics {
   int micro_batch = 1;
   bool splits_rows = false;
+  bool takes_turns = false;
   DType compute = DType::kF32;
   DType master = DType::kF32;
 };
@@ -41,6 +42,7 @@ Training training_of(const Subject& subject, const Mesh3& mesh, const Numerics& 
                .by_document = subject.by_document};
   Training training = training_of(c, mesh.tp, mesh.pp, mesh.dp, numerics.micro_batch);
   training.config.master = numerics.master;
+  if (numerics.takes_turns) training.config.layout.tp_overlap = "halves";
   training.steps = kSteps;
   training.ops = ops;
   training.config.target = target_of(ops, true);
@@ -99,6 +101,7 @@ Numerics numerics_of(const Combination& c) {
   const PrecisionChoice& types = value_of(kPrecision, c, kTypes);
   return {.micro_batch = value_of(kMicroBatches, c, kMicro),
           .splits_rows = c[kRows] == 1,
+          .takes_turns = takes_turns(c),
           .compute = types.compute,
           .master = types.master};
 }
@@ -133,7 +136,8 @@ struct Plain {
   friend bool operator<(const Plain& a, const Plain& b) {
     const auto fields = [](const Plain& p) {
       return std::tie(p.model, p.tp, p.dp, p.zero_stage, p.numerics.micro_batch,
-                      p.numerics.splits_rows, p.numerics.compute, p.numerics.master);
+                      p.numerics.splits_rows, p.numerics.takes_turns, p.numerics.compute,
+                      p.numerics.master);
     };
     return fields(a) < fields(b);
   }

@@ -53,15 +53,15 @@ inline void add_gelu_product_cases(OpCases& cases, DType type) {
     const std::int64_t I = n.I;
     const std::int64_t O = n.O;
     for (const bool has_bias : {false, true}) {
-      cases.push_back(
-          {case_name("linear_fwd", type, {T, I, O}, has_bias ? "gelu_bias" : "gelu"),
-           [=](OpBed& bed) {
-             return op_run(bed, LinearFwd{.y = bed.out({T, O}, type),
-                                          .x = bed.normal("x", {T, I}, type),
-                                          .w = bed.normal("w", {O, I}, type),
-                                          .b = has_bias ? bed.normal("b", {O}, type) : Tensor{},
-                                          .gelu = bed.out({T, O}, type)});
-           }});
+      cases.push_back({case_name("linear_fwd", type, {T, I, O}, has_bias ? "gelu_bias" : "gelu"),
+                       [=](OpBed& bed) {
+                         return op_run(
+                             bed, LinearFwd{.y = bed.out({T, O}, type),
+                                            .x = bed.normal("x", {T, I}, type),
+                                            .w = bed.normal("w", {O, I}, type),
+                                            .b = has_bias ? bed.normal("b", {O}, type) : Tensor{},
+                                            .gelu = bed.out({T, O}, type)});
+                       }});
     }
     cases.push_back({case_name("linear_bwd_input", type, {T, I, O}, "gelu"), [=](OpBed& bed) {
                        return op_run(bed,

@@ -19,7 +19,7 @@ struct Product {
   Tensor d;
   Tensor a;
   Tensor b;
-  Tensor bias;        // [n], the type of d; may be absent
+  Tensor bias;  // [n], the type of d; may be absent
   ProductGelu gelu = ProductGelu::kNone;
   Tensor gelu_x = {};  // [m,n], the type of d; absent without GELU
   bool transposes_a = false;
