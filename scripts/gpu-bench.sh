@@ -42,6 +42,7 @@ measure_rows <<'ROWS'
 llama-7b 2048 2 16
 llama-7b 2048 2 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true
 llama-7b 2048 8 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true
+llama-7b 2048 8 16 --layout.ranks=2 --layout.tp=2 --layout.sequence_parallel=true --layout.tp_overlap=halves
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=gpipe
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=1f1b
 llama-7b 2048 2 16 --layout.ranks=2 --layout.pp=2 --layout.schedule=interleaved --layout.virtual_stages=2

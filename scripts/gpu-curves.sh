@@ -39,6 +39,7 @@ layouts=(
   "one --layout.ranks=1"
   "tp --layout.tp=2"
   "tp_rows_split --layout.tp=2 --layout.sequence_parallel=true"
+  "tp_halves --layout.tp=2 --layout.sequence_parallel=true --layout.tp_overlap=halves"
   "pp_1f1b --layout.pp=2"
   "pp_zero_bubble --layout.pp=2 --layout.schedule=zero_bubble"
   "dp_zero_0 --layout.zero_stage=0"

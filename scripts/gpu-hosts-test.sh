@@ -140,8 +140,9 @@ here one
 on_hosts zero-1 --layout.zero_stage=1
 on_hosts zero-3 --layout.zero_stage=3
 on_hosts tp --layout.tp=2
+on_hosts tp-halves --layout.tp=2 --layout.sequence_parallel=true --layout.tp_overlap=halves
 on_hosts pp --layout.pp=2
-for layout in zero-1 zero-3 tp pp; do compare one $layout; done
+for layout in zero-1 zero-3 tp tp-halves pp; do compare one $layout; done
 
 # One GPU's ranks without a launcher are threads.
 exact=--train.deterministic=true

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
-#include "base/turns.h"
 #include "dist/mesh.h"
 #include "mem/arena.h"
 #include "ops/ops.h"
@@ -54,7 +54,8 @@ struct Context {
   const KvCache* cache = nullptr;  // kGenerate only
   Stash* again = nullptr;          // for forwards that are run again, empty between layers
   Tensor input = {};               // [T,C]  backward: for the input of a layer that keeps none
-  Turns* turns = nullptr;  // those of a micro-batch's halves, of which `micro` is one; null: whole
+  // Where `micro` is half a micro-batch: lets the other half go on in the midst of work.
+  const std::function<void()>* give_midway = nullptr;
 };
 
 }  // namespace orthant

@@ -59,7 +59,7 @@ Token Linear::forward(Context& ctx, const Tensor& y, const Tensor& x, const Tens
     for_rows_as_they_come(ctx, rows_, x, gathered, product);
     return {};
   }
-  if (ctx.turns != nullptr) ctx.turns->give_midway();
+  if (ctx.give_midway != nullptr) (*ctx.give_midway)();
   return sum_rows_as_they_are_made(
       ctx, rows_, own_rows(ctx, rows_, y), y,
       [&](std::int64_t first, std::int64_t count) { product(first, x.rows(first, count)); });

@@ -35,7 +35,7 @@ struct Gathering {
 // beside which rows travel; those of more would be narrow or differ from rank to rank. Halves of a
 // micro-batch that take turns have other work beside which all rows travel.
 inline bool are_made_in_parts(const Context& ctx, Rows rows) {
-  return rows == Rows::kSplit && ctx.mesh.tp().size() == 2 && ctx.turns == nullptr;
+  return rows == Rows::kSplit && ctx.mesh.tp().size() == 2 && ctx.give_midway == nullptr;
 }
 
 // Calls act(first, rows) for runs of rows that are together all T, when they are there: in parts

@@ -68,7 +68,11 @@ ModelStage::ModelStage(const std::vector<std::unique_ptr<Chunk>>& chunks,
   }
   if (parts.works.size() > 1) {
     turns_.emplace();
-    parts.mesh.tp().give_turns([this] { return turns_->give(); });
+    parts.mesh.tp().give_turns([this] { return give_turn(); });
+    give_midway_ = [this] {
+      const Where here(parts_.ledger, parts_.ledger.where());
+      turns_->give_midway();
+    };
   }
   if (parts.offload != nullptr) slots_.add_hosts(parts.hosts, most_leaving(chunks));
   add_borders(placement);
@@ -122,48 +126,6 @@ void ModelStage::begin(const Run& run) {
   slots_.begin(run.list);
 }
 
-// Only a training has halves. Those of rows that tp ranks have in part are again such parts.
-std::vector<ModelStage::Share> ModelStage::shares_of(Slots::Slot& slot) {
-  const bool takes_turns = turns_ && run_.mode == Mode::kTrain;
-  const std::size_t count = takes_turns ? slot.stashes.size() : 1;
-  std::vector<Share> shares;
-  shares.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    MicroBatch micro = slot.batch;
-    if (takes_turns) {
-      micro.B /= static_cast<std::int64_t>(count);
-      for (Tensor* tensor : {&micro.tokens, &micro.labels, &micro.positions, &micro.sample_ids}) {
-        *tensor = rows_of(*tensor, i);
-      }
-    }
-    shares.push_back({.ctx = {.ops = parts_.ops,
-                              .mesh = parts_.mesh,
-                              .work = *parts_.works[i],
-                              .constants = parts_.constants,
-                              .step_state = parts_.step_state,
-                              .mode = run_.mode,
-                              .micro = micro,
-                              .again = &agains_[i],
-                              .turns = takes_turns ? &*turns_ : nullptr},
-                      .stash = slot.stashes[i]});
-  }
-  return shares;
-}
-
-// Of a tensor with all rows of a micro-batch, which may be absent.
-Tensor ModelStage::rows_of(const Tensor& whole, std::size_t share) const {
-  if (whole.absent() || !turns_ || run_.mode != Mode::kTrain) return whole;
-  const std::int64_t half = whole.shape[0] / Turns::kBodies;
-  return whole.rows(static_cast<std::int64_t>(share) * half, half);
-}
-
-// act(i) of each share: in turns where there are two.
-template <class Act>
-void ModelStage::for_shares(const std::vector<Share>& shares, const Act& act) {
-  if (shares.size() == 1) return act(std::size_t{0});
-  turns_->run([&act](int body) { act(static_cast<std::size_t>(body)); });
-}
-
 void ModelStage::open(int chunk, int micro) {
   Slots::Slot& slot = slots_.open(chunk, micro);
   const HostMicro* host =
@@ -171,77 +133,85 @@ void ModelStage::open(int chunk, int micro) {
   slot.batch = loader_.load(slot.stashes.front(), host);
 }
 
+ModelStage::Pass ModelStage::begin_pass(int chunk, Slots::Slot& slot, Frame& frame) {
+  Pass pass{.part = part(chunk), .slot = slot, .shares = shares_of(slot)};
+  if (pass.part.has_passing) {
+    for (Tensor& rows : pass.passing) {
+      rows = frame.alloc(own_rows_, sizes_.compute);
+    }
+  }
+  pass.visits.resize(static_cast<std::size_t>(pass.part.chunk.num_layers()));
+  return pass;
+}
+
 void ModelStage::forward(int chunk, int micro) {
   begin_action('F', chunk, micro);
-  const Part& own = part(chunk);
   Slots::Slot& slot = slots_.at(chunk, micro);
-  std::vector<Share> shares = shares_of(slot);
   Frame frame(*parts_.works.front());
   // A layer reads the addend of the layer before it while it writes its own.
-  const Tensor addends[2] = {frame.alloc(all_rows_, sizes_.compute),
-                             frame.alloc(all_rows_, sizes_.compute)};
-  const std::array<Tensor, 2> passing = passing_rows(own, frame);
-  const Flow entered = enter(own, slot.stashes.front());
-  OfShares<Flow> flow;
-  for (std::size_t share = 0; share < shares.size(); ++share) {
-    flow[share].x = rows_of(entered.x, share);
-  }
-  for (int i = 0; i < own.chunk.num_layers(); ++i) {
-    const Layer& layer = own.chunk.layer(i);
+  const std::array addends = {frame.alloc(all_rows_, sizes_.compute),
+                              frame.alloc(all_rows_, sizes_.compute)};
+  Pass pass = begin_pass(chunk, slot, frame);
+  pass.addends = addends;
+  pass.entered = enter(pass.part, slot.stashes.front());
+  for_shares(pass, [&](std::size_t share) { forward_share(pass, share); });
+  const LmHead* head = pass.part.chunk.head();
+  if (head == nullptr || !observer_) return;
+  ORTHANT_CHECK(pass.shares.size() == 1, "the head is observed while halves take turns");
+  observer_(micro, head->saved(slot.stashes.front()));
+}
+
+void ModelStage::forward_share(Pass& pass, std::size_t share) {
+  const Chunk& chunk = pass.part.chunk;
+  auto& [ctx, stash] = pass.shares[share];
+  const Shape rows = rows_of(own_rows_, pass);
+  Flow flow{.x = rows_of(pass.entered, share), .pending = {}, .ready = {}};
+  for (int i = 0; i < chunk.num_layers(); ++i) {
+    const Layer& layer = chunk.layer(i);
     const Where where(parts_.ledger, layer.name());
-    for (const int unit : own.chunk.units_of(i)) {
-      parts_.store.use(unit);
+    const auto turn = static_cast<std::size_t>(i % 2);
+    if (comes_first(pass, share, i, i - 1)) open_forward(pass, i);
+    Flow out{.x = {}, .pending = rows_of(pass.addends[turn], share), .ready = {}};
+    if (&layer != chunk.head()) {
+      out.x = output_stays(chunk, i) ? stash.alloc(rows, sizes_.compute)
+                                     : rows_of(pass.passing[turn], share);
     }
-    const int place = own.chunk.leaving_place(i);
-    if (place >= 0) {
-      Arena& window = parts_.offload->open(place);
-      slot.use(window, window);
-    }
-    Tensor x;
-    if (&layer != own.chunk.head()) {
-      x = output_stays(own.chunk, i) ? slot.stashes.front().alloc(own_rows_, sizes_.compute)
-                                     : passing[static_cast<std::size_t>(i % 2)];
-    }
-    OfShares<Flow> out;
-    for_shares(shares, [&](std::size_t share) {
-      out[share] = {.x = rows_of(x, share), .pending = rows_of(addends[i % 2], share), .ready = {}};
-      layer.forward(shares[share].ctx, flow[share], out[share], shares[share].stash);
-    });
-    for (std::size_t share = 0; probe_.present() && share < shares.size(); ++share) {
-      probe(own, i, out[share], shares[share]);
-    }
-    if (place >= 0 && run_.list == Slots::List::kTraining) {
-      parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
-    }
-    slot.settle();
-    for (const int unit : own.chunk.units_of(i)) {
-      parts_.store.release(unit);
-    }
+    layer.forward(ctx, flow, out, stash);
+    if (probe_.present()) probe(pass.part, i, out, stash);
+    if (goes_last(pass, i)) close_forward(pass, i);
     flow = out;
   }
-  if (own.chunk.head() == nullptr) {
-    for (std::size_t share = 0; share < shares.size(); ++share) {
-      complete(shares[share].ctx, rows_of(own.act_out, share), flow[share]);
-    }
-  } else if (observer_) {
-    ORTHANT_CHECK(shares.size() == 1, "the head is observed while halves take turns");
-    observer_(micro, own.chunk.head()->saved(slot.stashes.front()));
+  if (chunk.head() == nullptr) complete(ctx, rows_of(pass.part.act_out, share), flow);
+}
+
+void ModelStage::open_forward(Pass& pass, int i) {
+  for (const int unit : pass.part.chunk.units_of(i)) {
+    parts_.store.use(unit);
+  }
+  const int place = pass.part.chunk.leaving_place(i);
+  if (place < 0) return;
+  Arena& window = parts_.offload->open(place);
+  pass.slot.use(window, window);
+}
+
+void ModelStage::close_forward(Pass& pass, int i) {
+  const int place = pass.part.chunk.leaving_place(i);
+  if (place >= 0 && run_.list == Slots::List::kTraining) {
+    parts_.offload->leave(place, pass.slot.parcels[static_cast<std::size_t>(place)],
+                          *pass.slot.host);
+  }
+  pass.slot.settle();
+  for (const int unit : pass.part.chunk.units_of(i)) {
+    parts_.store.release(unit);
   }
 }
 
 // The next receive may land in the buffer: what is needed later is taken along.
-Flow ModelStage::enter(const Part& part, Stash& stash) {
-  Flow flow{.x = part.act_in, .pending = {}, .ready = {}};
-  if (part.act_in.absent() || !part.chunk.layer(0).keeps_input()) return flow;
-  flow.x = stash.alloc(part.act_in.shape, sizes_.compute);
-  parts_.ops.run(Copy{.y = flow.x, .x = part.act_in});
-  return flow;
-}
-
-// Memory for what a layer leaves to the next alone.
-std::array<Tensor, 2> ModelStage::passing_rows(const Part& part, Frame& frame) const {
-  if (!part.has_passing) return {};
-  return {frame.alloc(own_rows_, sizes_.compute), frame.alloc(own_rows_, sizes_.compute)};
+Tensor ModelStage::enter(const Part& part, Stash& stash) {
+  if (part.act_in.absent() || !part.chunk.layer(0).keeps_input()) return part.act_in;
+  const Tensor kept = stash.alloc(part.act_in.shape, sizes_.compute);
+  parts_.ops.run(Copy{.y = kept, .x = part.act_in});
+  return kept;
 }
 
 void ModelStage::begin_action(char kind, int chunk, int micro) {
@@ -251,79 +221,84 @@ void ModelStage::begin_action(char kind, int chunk, int micro) {
 
 void ModelStage::run_backward(int chunk, int micro, Half half) {
   begin_action(half == Half::kBoth ? 'B' : half == Half::kInput ? 'I' : 'W', chunk, micro);
-  const Part& own = part(chunk);
   Slots::Slot& slot = half == Half::kInput ? slots_.split(chunk, micro) : slots_.at(chunk, micro);
-  std::vector<Share> shares = shares_of(slot);
-  const auto closing =
-      micro == run_.num_micros - 1 ? ParamStore::Micro::kLast : ParamStore::Micro::kMore;
   Frame frame(*parts_.works.front());
-  const std::array<Tensor, 2> passing = passing_rows(own, frame);
-  OfShares<Tensor> dy;
-  for (std::size_t share = 0; share < shares.size(); ++share) {
-    dy[share] = rows_of(own.grad_in, share);
-  }
+  Pass pass = begin_pass(chunk, slot, frame);
+  pass.half = half;
+  pass.closing = micro == run_.num_micros - 1 ? ParamStore::Micro::kLast : ParamStore::Micro::kMore;
+  fetch_below(pass, pass.part.chunk.num_layers());
+  for_shares(pass, [&](std::size_t share) { backward_share(pass, share); });
+}
+
+void ModelStage::backward_share(Pass& pass, std::size_t share) {
+  const Chunk& chunk = pass.part.chunk;
+  auto& [ctx, stash] = pass.shares[share];
+  Tensor dy = rows_of(pass.part.grad_in, share);
   bool dy_stays = false;
-  const int num_layers = own.chunk.num_layers();
-  fetch_below(own, num_layers, half, slot);
-  for (int i = num_layers - 1; i >= 0; --i) {
-    const Layer& layer = own.chunk.layer(i);
-    if (!does_input(half) && !does_weight(half, layer)) continue;
+  int before = -1;
+  for (int i = chunk.num_layers() - 1; i >= 0; --i) {
+    const Layer& layer = chunk.layer(i);
+    const bool for_weights = does_weight(pass.half, layer);
+    if (!does_input(pass.half) && !for_weights) continue;
     const Where where(parts_.ledger, layer.name());
-    for (const int unit : own.chunk.units_of(i)) {
-      parts_.store.use(unit);
-      if (does_weight(half, layer)) parts_.store.open_grads(unit);
+    if (comes_first(pass, share, i, std::exchange(before, i))) open_backward(pass, i);
+    if (does_input(pass.half)) {
+      if (!for_weights && !dy_stays) dy = keep_gradient(stash, dy);
+      const Tensor& passing = pass.passing[static_cast<std::size_t>(i % 2)];
+      ctx.input = layer.keeps_input() ? Tensor{} : rows_of(passing, share);
+      dy = pass.half == Half::kBoth ? layer.backward(ctx, dy, stash)
+                                    : layer.backward_input(ctx, dy, stash);
+      dy_stays = layer.keeps_input();
+    } else {
+      layer.backward_weight(ctx, stash);
     }
-    const int place = own.chunk.leaving_place(i);
-    if (place >= 0) {
-      Arena& window = parts_.offload->arrive(place, slot.parcels[static_cast<std::size_t>(place)]);
-      slot.use(window, window);
-      fetch_below(own, i, half, slot);
-    }
-    const bool keeps_dy = does_input(half) && !does_weight(half, layer) && !dy_stays;
-    for (std::size_t share = 0; keeps_dy && share < shares.size(); ++share) {
-      dy[share] = keep_gradient(shares[share].stash, dy[share]);
-    }
-    const Tensor input = layer.keeps_input() ? Tensor{} : passing[static_cast<std::size_t>(i % 2)];
-    run_layer_backward(layer, half, shares, dy, input);
-    if (does_input(half)) dy_stays = layer.keeps_input();
-    if (place >= 0 && !does_weight(half, layer)) {
-      parts_.offload->leave(place, slot.parcels[static_cast<std::size_t>(place)], *slot.host);
-    }
-    slot.settle();
-    for (const int unit : own.chunk.units_of(i)) {
-      if (does_weight(half, layer)) parts_.store.close_grads(unit, closing);
-      parts_.store.release(unit);
-    }
+    if (goes_last(pass, i)) close_backward(pass, i);
   }
-  if (!does_input(half) || own.grad_out.absent()) return;
-  for (std::size_t share = 0; share < shares.size(); ++share) {
-    parts_.ops.run(Copy{.y = rows_of(own.grad_out, share), .x = dy[share]});
+  if (does_input(pass.half) && pass.part.grad_out.present()) {
+    parts_.ops.run(Copy{.y = rows_of(pass.part.grad_out, share), .x = dy});
   }
 }
 
-// `dy` becomes the gradient of the layer's input, for which `input` may be memory.
-void ModelStage::run_layer_backward(const Layer& layer, Half half, std::vector<Share>& shares,
-                                    OfShares<Tensor>& dy, const Tensor& input) {
-  for_shares(shares, [&](std::size_t share) {
-    auto& [ctx, stash] = shares[share];
-    if (!does_input(half)) return layer.backward_weight(ctx, stash);
-    ctx.input = rows_of(input, share);
-    dy[share] = half == Half::kBoth ? layer.backward(ctx, dy[share], stash)
-                                    : layer.backward_input(ctx, dy[share], stash);
-  });
+void ModelStage::open_backward(Pass& pass, int i) {
+  const Chunk& chunk = pass.part.chunk;
+  for (const int unit : chunk.units_of(i)) {
+    parts_.store.use(unit);
+    if (does_weight(pass.half, chunk.layer(i))) parts_.store.open_grads(unit);
+  }
+  const int place = chunk.leaving_place(i);
+  if (place < 0) return;
+  Arena& window = parts_.offload->arrive(place, pass.slot.parcels[static_cast<std::size_t>(place)]);
+  pass.slot.use(window, window);
+  fetch_below(pass, i);
+}
+
+void ModelStage::close_backward(Pass& pass, int i) {
+  const Chunk& chunk = pass.part.chunk;
+  const bool for_weights = does_weight(pass.half, chunk.layer(i));
+  const int place = chunk.leaving_place(i);
+  if (place >= 0 && !for_weights) {
+    parts_.offload->leave(place, pass.slot.parcels[static_cast<std::size_t>(place)],
+                          *pass.slot.host);
+  }
+  pass.slot.settle();
+  for (const int unit : chunk.units_of(i)) {
+    if (for_weights) parts_.store.close_grads(unit, pass.closing);
+    parts_.store.release(unit);
+  }
 }
 
 bool ModelStage::does_weight(Half half, const Layer& layer) {
   return half == Half::kBoth || (half == Half::kInput) == layer.joins_halves();
 }
 
-// Starts to bring back the next layer below `layer` that has left and has work in this half.
-void ModelStage::fetch_below(const Part& part, int layer, Half half, Slots::Slot& slot) {
+// Starts to bring back the next layer below `layer` that has left and has work in this pass.
+void ModelStage::fetch_below(Pass& pass, int layer) {
+  const Chunk& chunk = pass.part.chunk;
   for (int i = layer - 1; i >= 0; --i) {
-    const int place = part.chunk.leaving_place(i);
+    const int place = chunk.leaving_place(i);
     if (place < 0) continue;
-    if (!does_input(half) && !does_weight(half, part.chunk.layer(i))) continue;
-    parts_.offload->fetch(place, slot.parcels[static_cast<std::size_t>(place)]);
+    if (!does_input(pass.half) && !does_weight(pass.half, chunk.layer(i))) continue;
+    parts_.offload->fetch(place, pass.slot.parcels[static_cast<std::size_t>(place)]);
     return;
   }
 }
@@ -337,11 +312,11 @@ Tensor ModelStage::keep_gradient(Stash& stash, const Tensor& dy) {
 }
 
 // What the layer leaves, or the head's losses.
-void ModelStage::probe(const Part& part, int i, Flow& out, Share& share) {
+void ModelStage::probe(const Part& part, int i, Flow& out, Stash& stash) {
   const Tensor count = probe_.flat(part.first_layer + i, 1);
   parts_.mesh.tp().wait(std::exchange(out.ready, Token{}));
   if (&part.chunk.layer(i) == part.chunk.head()) {
-    const LmHead::Saved& saved = part.chunk.head()->saved(share.stash);
+    const LmHead::Saved& saved = part.chunk.head()->saved(stash);
     parts_.ops.run(CountNonFinite{.count = count, .x = saved.loss});
   }
   for (const Tensor& tensor : {out.x, out.pending}) {

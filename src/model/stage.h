@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/turns.h"
 #include "model/batch_loader.h"
 #include "model/build.h"
 #include "model/slots.h"
@@ -85,14 +86,29 @@ class ModelStage final : public Stage {
     Tensor act_in, act_out, grad_in, grad_out;  // absent at the model's ends
     bool has_passing = false;  // rows that stay only until the next layer has read them
   };
+  enum class Half : std::uint8_t { kInput, kWeight, kBoth };
   // What one body of work has: a micro-batch, or half of one where those take turns.
   struct Share {
     Context ctx;
     Stash& stash;
   };
-  template <class T>
-  using OfShares = std::array<T, Turns::kBodies>;
-  enum class Half : std::uint8_t { kInput, kWeight, kBoth };
+  // How many shares have begun and ended a layer.
+  struct Visits {
+    int begun = 0;
+    int ended = 0;
+  };
+  // One action on its way through the layers.
+  struct Pass {
+    Part& part;
+    Slots::Slot& slot;
+    std::vector<Share> shares;
+    std::vector<Visits> visits = {};     // by layer
+    std::array<Tensor, 2> passing = {};  // for what a layer leaves to the next alone
+    std::array<Tensor, 2> addends = {};  // of a forward
+    Tensor entered = {};                 // the first layer's input
+    Half half = Half::kBoth;             // of a backward
+    ParamStore::Micro closing = ParamStore::Micro::kMore;
+  };
   static bool does_input(Half half) { return half != Half::kWeight; }
   static bool does_weight(Half half, const Layer& layer);
 
@@ -100,17 +116,24 @@ class ModelStage final : public Stage {
   Part& part(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
   std::vector<Share> shares_of(Slots::Slot& slot);
   Tensor rows_of(const Tensor& whole, std::size_t share) const;
-  template <class Act>
-  void for_shares(const std::vector<Share>& shares, const Act& act);
+  static Shape rows_of(const Shape& whole, const Pass& pass);
+  bool give_turn();
+  void for_shares(const Pass& pass, const std::function<void(std::size_t share)>& act);
+  bool comes_first(Pass& pass, std::size_t share, int layer, int before);
+  bool goes_last(Pass& pass, int layer);
+  Pass begin_pass(int chunk, Slots::Slot& slot, Frame& frame);
+  void forward_share(Pass& pass, std::size_t share);
+  void open_forward(Pass& pass, int i);
+  void close_forward(Pass& pass, int i);
   void begin_action(char kind, int chunk, int micro);
-  Flow enter(const Part& part, Stash& stash);
-  std::array<Tensor, 2> passing_rows(const Part& part, Frame& frame) const;
+  Tensor enter(const Part& part, Stash& stash);
   Tensor keep_gradient(Stash& stash, const Tensor& dy);
-  void fetch_below(const Part& part, int layer, Half half, Slots::Slot& slot);
-  void run_layer_backward(const Layer& layer, Half half, std::vector<Share>& shares,
-                          OfShares<Tensor>& dy, const Tensor& input);
+  void fetch_below(Pass& pass, int layer);
   void run_backward(int chunk, int micro, Half half);
-  void probe(const Part& part, int i, Flow& out, Share& share);
+  void backward_share(Pass& pass, std::size_t share);
+  void open_backward(Pass& pass, int i);
+  void close_backward(Pass& pass, int i);
+  void probe(const Part& part, int i, Flow& out, Stash& stash);
 
   Sizes sizes_;
   Shape all_rows_;  // [T,C]
@@ -120,6 +143,7 @@ class ModelStage final : public Stage {
   Slots slots_;
   std::vector<Stash> agains_;
   std::optional<Turns> turns_;  // of the halves of a micro-batch
+  std::function<void()> give_midway_;
   BatchLoader loader_;
   Run run_{};
   HeadObserver observer_;

@@ -63,9 +63,12 @@ class ParamStore {
   // One step, in this order. Units are named by their place in the list given.
   // The units that use() will name until the next such call, in order; the list stays as long.
   void expect_uses(std::span<const int> order);
-  void begin_step();          // gradients are zero
-  void use(int unit);         // Param::value is whole from here ...
-  void release(int unit);     // ... to here
+  void begin_step();       // gradients are zero
+  void use(int unit);      // Param::value is whole from here ...
+  void release(int unit);  // ... to here
+  // Whether a unit is to be released before the next is used: it has memory only while it is at
+  // work.
+  bool takes_units_in_turn() const { return values_ || grads_ || fresh_; }
   void open_grads(int unit);  // Param::grad may be added to from here ...
   enum class Micro : std::uint8_t { kMore, kLast };
   // ... to here. The sum over dp starts: of this micro-batch where gradients are sharded, else of

@@ -118,12 +118,34 @@ void name_coarser_layout(const Plan& plan, std::vector<std::string>& advice) {
   }
 }
 
+// Calls of tp that have no work beside them, where halves of micro-batches would bring some.
+void name_halves(const Plan& plan, std::vector<std::string>& advice) {
+  constexpr double kMuch = 0.05;  // of a step
+  const LayoutConfig& layout = plan.config().layout;
+  if (!plan.time || layout.takes_turns()) return;
+  const auto waits = plan.time->waits.find("tp");
+  if (waits == plan.time->waits.end() || waits->second < kMuch * plan.time->step_s) return;
+  RunConfig halves = plan.config();
+  halves.layout.tp_overlap = "halves";
+  try {
+    validate(halves);
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kUser) throw;
+    return;
+  }
+  advice.push_back(fmt::format(
+      "a rank waits {:.1f} ms of a step's {:.1f} ms for calls of tp; halves of a micro-batch that "
+      "take turns have work beside them: plan --layout.tp_overlap=halves",
+      waits->second * 1e3, plan.time->step_s * 1e3));
+}
+
 }  // namespace
 
 std::vector<std::string> advise(const Plan& plan) {
   std::vector<std::string> advice = notes_on(plan.config());
   warn_of_hosts(plan, advice);
   warn_of_wide_tp(plan, advice);
+  name_halves(plan, advice);
   name_coarser_layout(plan, advice);
   return advice;
 }

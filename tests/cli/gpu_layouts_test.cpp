@@ -80,6 +80,7 @@ TEST_F(OnGpus, EveryLayoutFollowsTheReference) {
   const std::vector<std::string> layouts[] = {
       {"--layout.tp=2"},
       {"--layout.tp=2", "--layout.sequence_parallel=true"},
+      {"--layout.tp=2", "--layout.sequence_parallel=true", "--layout.tp_overlap=halves"},
       {"--layout.pp=2"},
       {"--layout.pp=2", "--layout.schedule=interleaved", "--layout.virtual_stages=2"},
       {"--layout.pp=2", "--layout.schedule=zero_bubble"},

@@ -161,6 +161,25 @@ TEST(Plan, TheHardwareTableHasItsStates) {
   }
 }
 
+TEST(Plan, CallsOfTpWithoutWorkBesideThemNameHalves) {
+  std::vector<std::string> overrides = {
+      "--layout.ranks=4",        "--layout.tp=4",
+      "--layout.pp=1",           "--layout.sequence_parallel=true",
+      "--layout.micro_batch=8",  "--train.global_batch=16",
+      "--train.seq_length=2048", "--layout.recompute=none"};
+  const char* advice = "layout.tp_overlap=halves";
+  const Plan rows = plan_of("llama-7b-article", "h200", 0, overrides);
+  EXPECT_TRUE(has(rows.advice, advice)) << all_of(rows);
+  overrides.emplace_back("--layout.tp_overlap=halves");
+  const Plan halves = plan_of("llama-7b-article", "h200", 0, overrides);
+  EXPECT_FALSE(has(halves.advice, advice)) << all_of(halves);
+  ASSERT_TRUE(rows.time && halves.time);
+  EXPECT_LT(halves.time->step_s, 0.9 * rows.time->step_s);
+  overrides.back() = "--layout.micro_batch=1";
+  EXPECT_FALSE(has(plan_of("llama-7b-article", "h200", 0, overrides).advice, advice))
+      << "one sequence has no halves";
+}
+
 TEST(Plan, ALayoutCutTooFineNamesACoarserOne) {
   const Plan example = plan_of("article-3.8b", "a100-80g");
   EXPECT_TRUE(has(example.advice,
