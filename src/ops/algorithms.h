@@ -51,8 +51,8 @@ struct ProductProblem {
   int b_alignment = 1;
 
   auto key() const {
-    return std::tie(m, n, k, type, result, transposes_a, transposes_b, adds, gelu,
-                    bias_alignment, d_alignment, a_alignment, b_alignment);
+    return std::tie(m, n, k, type, result, transposes_a, transposes_b, adds, gelu, bias_alignment,
+                    d_alignment, a_alignment, b_alignment);
   }
   friend bool operator==(const ProductProblem&, const ProductProblem&) = default;
   friend bool operator<(const ProductProblem& a, const ProductProblem& b) {

@@ -38,7 +38,8 @@ void a_late_call_is_seen() {
       queue.begin();
       if (number == 3) {
         const auto hold = [](void* flag) {
-          while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+          while (!static_cast<std::atomic<bool>*>(flag)->load())
+            std::this_thread::yield();
         };
         ASSERT_EQ(cudaLaunchHostFunc(queue.stream(), hold, &may_end), cudaSuccess);
       }

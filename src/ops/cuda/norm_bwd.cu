@@ -78,8 +78,7 @@ class RowGradient {
           terms.db[i].at[k] += d.at[k];
           sums.of[0] += g[kept].at[k];
         }
-        sums.of[kNormed] =
-            __fmaf_rn(g[kept].at[k], normed[kept].at[k], sums.of[kNormed]);
+        sums.of[kNormed] = __fmaf_rn(g[kept].at[k], normed[kept].at[k], sums.of[kNormed]);
       }
     }
     const GradientSums<kCenters> means = sum_row(sums);
