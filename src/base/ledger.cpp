@@ -4,10 +4,9 @@ namespace orthant {
 
 bool same(const Entry& a, const Entry& b) {
   return a.what == b.what && a.where == b.where && a.lane == b.lane && a.at == b.at &&
-         a.cost.flops == b.cost.flops && a.cost.bytes == b.cost.bytes &&
-         a.cost.depth == b.cost.depth && a.fingerprint == b.fingerprint &&
-         a.message_bytes == b.message_bytes && a.group_size == b.group_size && a.peer == b.peer &&
-         a.starts == b.starts && a.waits_for == b.waits_for && a.after == b.after;
+         a.cost == b.cost && a.fingerprint == b.fingerprint && a.message_bytes == b.message_bytes &&
+         a.group_size == b.group_size && a.peer == b.peer && a.starts == b.starts &&
+         a.waits_for == b.waits_for && a.after == b.after;
 }
 
 }  // namespace orthant

@@ -29,6 +29,7 @@ struct Cost {
   double depth = 0;
   // Of `bytes` those of an activation that is made with a product, in time of its own.
   double activation_bytes = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
 };
 
 // What the schedule had the rank do: F3.1 is {'F', 1, 3}; kind 0 between the actions of a schedule.

@@ -20,10 +20,7 @@ struct Stretch {
     std::string_view what;
     Lane lane;
     Cost cost;
-    friend bool operator==(const Op& a, const Op& b) {
-      return a.what == b.what && a.lane == b.lane && a.cost.flops == b.cost.flops &&
-             a.cost.bytes == b.cost.bytes;
-    }
+    friend bool operator==(const Op&, const Op&) = default;
   };
   std::vector<Op> ops;
   double flops = 0;

@@ -85,15 +85,19 @@ class OpTimes {
   double seconds(const Stretch::Op& op) const {
     const double tflops = arithmetic(op);
     const double flops_s = tflops > 0 ? op.cost.flops / (tflops * 1e12) : 0;
-    const double bytes_s = moved_s(op.what, op.cost.bytes);
-    const char* activation = op.what == "linear_fwd" ? "gelu_fwd" : "gelu_bwd";
-    const double work_s =
-        std::max(flops_s, bytes_s) + moved_s(activation, op.cost.activation_bytes);
+    const double bytes_s = moved_s(op.what, op.cost.bytes - op.cost.activation_bytes);
+    const double work_s = std::max(flops_s, bytes_s) + activation_s(op);
     const double sharing = machine_.shares_host() ? work_.ranks : 1;
     return std::max(work_s * sharing, machine_.measured.op_us * 1e-6);
   }
 
  private:
+  // By itself GELU reads and writes its tensors, and its gradient reads another one.
+  double activation_s(const Stretch::Op& op) const {
+    const bool is_forward = op.what == "linear_fwd";
+    const double passes = work_.makes_gelu_inside ? 1 : is_forward ? 2 : 3;
+    return moved_s(is_forward ? "gelu_fwd" : "gelu_bwd", passes * op.cost.activation_bytes);
+  }
   // Bytes through memory at the speed of an op.
   double moved_s(std::string_view op, double bytes) const {
     const auto known = gb_s_.find(op);
@@ -145,7 +149,9 @@ std::vector<double> stretch_seconds(const ProgramTables& tables, Seconds seconds
 Work work_of(const RunConfig& config) {
   return {.compute = config.compute_type(),
           .seq_length = config.train.seq_length,
-          .ranks = config.layout.ranks};
+          .ranks = config.layout.ranks,
+          .makes_gelu_inside = config.device.kind == "cuda" && !config.train.deterministic &&
+                               config.compute_type() != DType::kF32};
 }
 
 int most_on_one_host(const Group& group, int devices_per_host) {

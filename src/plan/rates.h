@@ -11,7 +11,8 @@ namespace orthant {
 struct Work {
   DType compute = DType::kBF16;
   std::int64_t seq_length = 0;
-  int ranks = 1;  // that share the host where the machine's ranks do
+  int ranks = 1;                  // that share the host where the machine's ranks do
+  bool makes_gelu_inside = true;  // of products, where they are followed by it
 };
 Work work_of(const RunConfig& config);
 

@@ -54,6 +54,25 @@ TEST(Rates, AProductTakesTheRateOfTheNearestShape) {
               2e9 / 10e12, 1e-12);
 }
 
+TEST(Rates, GeluInsideOfAProductTakesTheTimeOfOneTensor) {
+  Machine machine = measured();
+  machine.ops.gelu_fwd = 500;
+  machine.ops.gelu_bwd = 250;
+  const auto seconds_of_gelu = [&](const char* name, bool is_inside) {
+    Stretch::Op op = product(name, 1000, 1000, 1000, 1000);
+    op.cost.bytes += 2e6;
+    op.cost.activation_bytes = 2e6;
+    ProgramTables tables;
+    tables.stretch(std::span(&op, 1));
+    const Work work{.seq_length = 2048, .makes_gelu_inside = is_inside};
+    return durations_on(machine, work, tables).stretches.at(0) - 2e9 / 100e12;
+  };
+  EXPECT_NEAR(seconds_of_gelu("linear_fwd", true), 2e6 / 500e9, 1e-12);
+  EXPECT_NEAR(seconds_of_gelu("linear_bwd_input", true), 2e6 / 250e9, 1e-12);
+  EXPECT_NEAR(seconds_of_gelu("linear_fwd", false), 4e6 / 500e9, 1e-12);
+  EXPECT_NEAR(seconds_of_gelu("linear_bwd_input", false), 6e6 / 250e9, 1e-12);
+}
+
 TEST(Rates, AttentionTakesTheRateOfItsHeadAndSequence) {
   Machine machine = measured();
   machine.attention = {.head_size = {64, 64, 128},
