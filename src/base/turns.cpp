@@ -33,7 +33,10 @@ Turns::Turns() {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) fail_run("no memory for a stack of {} bytes", kStackBytes);
   stack_ = static_cast<std::byte*>(memory);
-  ::mprotect(stack_, kPage, PROT_NONE);
+  if (::mprotect(stack_, kPage, PROT_NONE) != 0) {
+    ::munmap(stack_, kPage + kStackBytes);
+    fail_run("a stack of {} bytes cannot be protected", kStackBytes);
+  }
 }
 
 Turns::~Turns() {

@@ -47,7 +47,7 @@ class Layer {
   // absent tensor.
   virtual Tensor backward_input(Context& ctx, const Tensor& dy, Stash& stash) const = 0;
   virtual void backward_weight(Context& ctx, Stash& stash) const = 0;
-  // Both halves at once, with the same bits.
+  // Both halves at once, with the same bits, but for GELU's gradient inside of a GPU's product.
   virtual Tensor backward(Context& ctx, const Tensor& dy, Stash& stash) const;
   // True: backward_input does the work of both halves, and nothing is left for backward_weight.
   virtual bool joins_halves() const { return false; }

@@ -35,7 +35,7 @@ void LmHead::forward(Context& ctx, const Flow& in, Flow& out, Stash& stash) cons
                           .labels = ctx.micro.labels,
                           .first_column = first_column(),
                           .valid = valid_columns()});
-  tp.all_gather(parts, mine);
+  tp.wait(tp.start_all_gather(parts, mine));
   ctx.ops.run(CrossEntropyFwd{.loss = saved.loss,
                               .lse = saved.lse,
                               .step_state = ctx.step_state,

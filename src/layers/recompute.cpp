@@ -37,7 +37,8 @@ Tensor Recompute::backward_input(Context& ctx, const Tensor& dy, Stash& stash) c
   Tensor x = saved.x;
   if (kept_ == Rows::kSplit) {
     x = ctx.input;
-    ctx.mesh.tp().all_gather(x, saved.x);
+    Communicator& tp = ctx.mesh.tp();
+    tp.wait(tp.start_all_gather(x, saved.x));
   }
   const Frame once(ctx.again->arena());
   Flow unused{.x = ctx.again->alloc(x.shape, x.dtype), .pending = {}, .ready = {}};

@@ -71,9 +71,11 @@ bool ModelStage::comes_first(Pass& pass, std::size_t share, int layer, int befor
   const auto at = [&](int i) -> Visits& {
     return pass.visits[static_cast<std::size_t>(i)];
   };
-  while (share > 0 ? at(layer).begun == 0
-                   : keeps_together && before >= 0 && at(before).ended < count) {
-    ORTHANT_CHECK(give_turn(), "half a micro-batch waits for the other, which has ended");
+  constexpr int kMostTurns = 10000;  // more than a layer has waits
+  for (int i = 0;
+       share > 0 ? at(layer).begun == 0 : keeps_together && before >= 0 && at(before).ended < count;
+       ++i) {
+    ORTHANT_CHECK(i < kMostTurns && give_turn(), "half a micro-batch waits for the other in vain");
   }
   return at(layer).begun++ == 0;
 }

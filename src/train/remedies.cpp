@@ -72,8 +72,14 @@ std::vector<std::string> split_sequence(RunConfig& config) {
 
 std::vector<std::string> halve_micro_batch(RunConfig& config) {
   if (config.layout.micro_batch % 2 != 0) return {};
-  config.layout.micro_batch /= 2;
-  return {fmt::format("layout.micro_batch={}", config.layout.micro_batch)};
+  LayoutConfig& layout = config.layout;
+  layout.micro_batch /= 2;
+  std::vector<std::string> options = {fmt::format("layout.micro_batch={}", layout.micro_batch)};
+  if (layout.takes_turns() && layout.micro_batch % 2 != 0) {
+    layout.tp_overlap = "rows";
+    options.emplace_back("layout.tp_overlap=rows");
+  }
+  return options;
 }
 
 std::vector<std::string> compute_in_bf16(RunConfig& config) {

@@ -178,7 +178,8 @@ void check_rows(const LayoutConfig& layout, std::int64_t seq_length) {
   }
   const std::int64_t parts = std::int64_t{layout.tp} * (layout.takes_turns() ? 2 : 1);
   if (!splits || rows % parts == 0) return;
-  const std::int64_t unit = parts / std::gcd(seq_length, parts);
+  const std::int64_t of_rows = parts / std::gcd(seq_length, parts);
+  const std::int64_t unit = layout.takes_turns() ? std::lcm(of_rows, std::int64_t{2}) : of_rows;
   fail_user(
       "layout.{} splits the {} rows of a micro-batch, micro_batch*seq_length={}*{}, "
       "over tp={}{}, which does not divide them; use micro_batch {}",

@@ -53,8 +53,6 @@ void shrink_model(RunConfig& small, const RunConfig& run) {
   model.ffn = std::max<std::int64_t>(units, 1) * 8 * tp;
   model.vocab = std::min(run.model.vocab, 32 * tp - 3);  // the last part is padded
   model.init_std = 1 / std::sqrt(static_cast<double>(model.hidden));
-  // There attention's masks depend on tp and on the micro-batch.
-  if (small.device.kind == "cuda") model.dropout = 0;
 }
 
 // Sequences and micro-batches: few, odd where they may be, and enough to fill the pipeline.

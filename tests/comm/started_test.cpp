@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include "base/turns.h"
 #include "tests/comm/rank_bed.h"
 
 namespace orthant {
@@ -51,6 +52,31 @@ TEST(StartedCalls, DoNotWaitForPeers) {
     ++num_started;
     bed.comm->wait(token);
     EXPECT_EQ(t.ptr<float>()[99999], 2.0f);
+  });
+}
+
+// Two bodies of work that take turns wait for their own calls in their own order.
+TEST(StartedCalls, OfWorkThatTakesTurnsEndInTheOrderOfAll) {
+  on_all_transports(2, [](RankBed& bed) {
+    Turns turns;
+    bed.comm->give_turns([&turns] { return turns.give(); });
+    std::vector<int> ended;
+    turns.run([&](int body) {
+      for (int i = 0; i < 3; ++i) {
+        const Tensor sum = filled(bed, 100, static_cast<float>(body));
+        const Token token = bed.comm->start_all_reduce(sum, Reduce::kSum);
+        const Tensor more = filled(bed, 100, 1);
+        const Token second = body == 0 ? bed.comm->start_all_reduce(more, Reduce::kSum) : Token{};
+        bed.comm->wait(token);
+        ended.push_back(body);
+        EXPECT_EQ(sum.ptr<float>()[99], 2.0f * static_cast<float>(body));
+        bed.comm->wait(second);
+      }
+    });
+    EXPECT_EQ(ended, (std::vector<int>{0, 1, 0, 1, 0, 1}));
+    const Tensor alone = filled(bed, 100, 1);
+    bed.comm->wait(bed.comm->start_all_reduce(alone, Reduce::kSum));
+    EXPECT_EQ(alone.ptr<float>()[0], 2.0f);
   });
 }
 

@@ -65,7 +65,8 @@ TEST(Halves, AreComputedAgainAndLeaveForTheHost) {
     expect_bits_of_smaller_micro_batches(c, 2, 1, 2,
                                          [=](LayoutConfig& l) { l.recompute = recompute; });
   }
-  expect_bits_of_smaller_micro_batches(c, 2, 1, 2, [](LayoutConfig& l) {
+  const Case whole_rows{small("gpt")};  // of which each rank keeps a part
+  expect_bits_of_smaller_micro_batches(whole_rows, 2, 1, 2, [](LayoutConfig& l) {
     l.recompute = "block";
     l.split_saved_inputs = true;
   });

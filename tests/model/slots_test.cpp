@@ -27,7 +27,7 @@ class SlotsTest : public testing::Test {
           std::make_unique<Arena>(*device_, in_flight_, "late" + std::to_string(i), 1 << 16));
     }
     const std::array<Arena*, 2> lates = {lates_[0].get(), lates_[1].get()};
-    slots_ = std::make_unique<Slots>(pointers_, lates, 2, 2);
+    slots_ = std::make_unique<Slots>(pointers_, lates, 2, 2, 2);
   }
   std::string opened(int chunk, int micro) { return slots_->open(chunk, micro).arena->name(); }
 
@@ -59,11 +59,14 @@ TEST_F(SlotsTest, ABackwardInHalvesHasALateArenaUntilItsEnd) {
   };
   EXPECT_EQ(split(0, 0), "late0");
   EXPECT_EQ(split(1, 0), "late1");
-  Stash& stash = slots_->at(1, 0).stash;
-  stash.alloc({4}, DType::kF32);
-  EXPECT_EQ(lates_[1]->top(), 0);
-  stash.alloc_late({4}, DType::kF32);
-  EXPECT_EQ(lates_[1]->top(), Arena::kAlign);
+  int num_late = 0;
+  for (Stash& stash : slots_->at(1, 0).stashes) {
+    stash.alloc({4}, DType::kF32);
+    EXPECT_EQ(lates_[1]->top(), num_late * Arena::kAlign);
+    stash.alloc_late({4}, DType::kF32);
+    EXPECT_EQ(lates_[1]->top(), ++num_late * Arena::kAlign);
+  }
+  EXPECT_EQ(num_late, 2);
   EXPECT_THROW((void)split(0, 1), Error);
   slots_->close(0, 0);
   slots_->close(1, 0);

@@ -108,6 +108,8 @@ TEST_F(LayoutCheck, PassesWithTensorParallelism) {
                            "--layout.split_saved_inputs=true", "--layout.micro_batch=2"});
   }
   expect_passes("llama", {"--layout.ranks=4", "--layout.tp=4", "--model.kv_heads=2"});
+  expect_passes("llama", {"--layout.ranks=4", "--layout.tp=4", "--layout.sequence_parallel=true",
+                          "--layout.micro_batch=2", "--layout.tp_overlap=halves"});
   expect_passes("llama", {"--layout.ranks=8", "--layout.tp=4", "--model.kv_heads=1",
                           "--layout.sequence_parallel=true", "--layout.zero_stage=3"});
   expect_passes("gpt", {"--layout.ranks=8", "--layout.tp=8", "--model.dropout=0.1"});

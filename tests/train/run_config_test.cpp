@@ -196,6 +196,19 @@ TEST(RunConfig, LayoutsThatDoNotFitAreRefused) {
        "layout.sequence_parallel splits the 102 rows of a micro-batch, "
        "micro_batch*seq_length=3*34, over tp=4, which does not divide them; use micro_batch 2 or "
        "4"},
+      {{"--layout.tp=2", "--layout.ranks=2", "--layout.tp_overlap=halves", "--layout.micro_batch=3",
+        "--train.global_batch=12"},
+       "layout.tp_overlap=halves halves micro-batches, and layout.micro_batch=3 is odd; use 2 or "
+       "4, "
+       "or rows"},
+      {{"--layout.tp=2", "--layout.ranks=2", "--layout.sequence_parallel=true",
+        "--layout.tp_overlap=halves", "--layout.micro_batch=2", "--train.seq_length=33",
+        "--train.global_batch=12"},
+       "layout.sequence_parallel splits the 66 rows of a micro-batch, "
+       "micro_batch*seq_length=2*33, over tp=2 and halves, which does not divide them; use "
+       "micro_batch 4"},
+      {{"--layout.tp_overlap=half"},
+       "layout.tp_overlap='half' is not known; did you mean 'halves'? Known are rows, halves"},
       {{"--layout.tp=8", "--layout.ranks=8", "--model.ffn=100"},
        "layout.tp=8 does not divide ffn=100; use 1, 2 or 4"},
       {{"--layout.ranks=6", "--layout.tp=2", "--layout.pp=2"},

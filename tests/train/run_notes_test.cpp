@@ -27,6 +27,7 @@ TEST(Notes, NameWhatChangesNothing) {
       {"layout.zero_gather=step", "layout.zero_stage=1"},
       {"layout.offload_fraction=0.5", "layout.offload=none"},
       {"layout.sequence_parallel=true", "layout.tp=1"},
+      {"layout.tp_overlap=halves", "layout.tp=1"},
       {"optimizer.decay_steps=10", "optimizer.decay=cosine"},
       {"device.algorithms=a.json", "device.kind=cpu"},
   };

@@ -23,8 +23,9 @@ struct Split {
   }
 };
 
-// Few threads a row, as long as what each keeps of it fits into its registers: of a short row all
-// in one warp, or little in several; of one that is a little longer one a block, or two.
+// Few threads a row, as long as what each keeps of it fits into its registers. What is fastest for
+// rows of up to 256 packs differs: kInOneWarp has short ones in one warp and longer ones in a block
+// of their own, kInSeveral has little in each of several warps and several rows in a block.
 enum class ShortRows : std::uint8_t { kInOneWarp, kInSeveral };
 
 template <int W, ShortRows kShort, class F>

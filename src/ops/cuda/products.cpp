@@ -264,9 +264,10 @@ void Products::run(const Product& product, const Tensor& workspace) {
 }
 
 bool Products::run_with_gelu(const Product& product, const Tensor& workspace) {
-  constexpr std::int64_t kRows = 8;  // of gelu_x lie at multiples of so many elements
+  constexpr std::int64_t kElements = 8;  // rows of gelu_x begin at multiples of so many
   const bool has_type = product.d.dtype == DType::kBF16 || product.d.dtype == DType::kF16;
-  const bool is_aligned = product.d.shape[1] % kRows == 0 && alignment_of(product.gelu_x, 16) == 16;
+  const bool is_aligned =
+      product.d.shape[1] % kElements == 0 && alignment_of(product.gelu_x, 16) == 16;
   if (library_->takes_first || !has_type || !is_aligned) return false;
   if (product.d.count() == 0) return true;
   Plan& plan = library_->plan_of(product, workspace);

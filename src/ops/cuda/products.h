@@ -39,7 +39,8 @@ class Products {
 
   // Queues it. `workspace` is kProductBytes and belongs to the product until it has run.
   void run(const Product& product, const Tensor& workspace);
-  // The same of one with GELU, or false: the library has no algorithm for it, or its bits count.
+  // The same of one with GELU. False: it is not made, since bits count, or the library has no
+  // algorithm, as for f32, and for rows of gelu_x that do not begin at multiples of 16 bytes.
   [[nodiscard]] bool run_with_gelu(const Product& product, const Tensor& workspace);
 
   std::int64_t num_timed() const;  // problems, so far
