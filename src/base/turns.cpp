@@ -1,6 +1,6 @@
 #include "base/turns.h"
 
-#include <cstdint>
+#include <bit>
 #include <utility>
 
 #include <sys/mman.h>
@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackBytes = std::size_t{8} << 20;  // as much as a thread has
+using Words = std::array<unsigned, 2>;  // makecontext() passes these, and no pointers
 
 }  // namespace
 
@@ -90,9 +91,9 @@ void Turns::switch_to(int body) {
     contexts_[1].uc_stack.ss_sp = stack_ + kPage;
     contexts_[1].uc_stack.ss_size = kStackBytes;
     contexts_[1].uc_link = nullptr;
-    const auto self = reinterpret_cast<std::uintptr_t>(this);
-    ::makecontext(&contexts_[1], reinterpret_cast<void (*)()>(&Turns::enter), 2,
-                  static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+    const auto words = std::bit_cast<Words>(this);
+    ::makecontext(&contexts_[1], reinterpret_cast<void (*)()>(&Turns::enter), 2, words[0],
+                  words[1]);
     if (&tsan_create_fiber != nullptr) {
       fibers_ = {tsan_current_fiber(), tsan_create_fiber(0)};
     }
@@ -110,8 +111,8 @@ void Turns::switch_to(int body) {
   if (&asan_arrive != nullptr) asan_arrive(fake_stack, nullptr, nullptr);
 }
 
-void Turns::enter(unsigned high, unsigned low) {
-  reinterpret_cast<Turns*>(std::uintptr_t{high} << 32 | low)->work();
+void Turns::enter(unsigned first, unsigned second) {
+  std::bit_cast<Turns*>(Words{first, second})->work();
 }
 
 // Of body(1). It is left for good by the last switch.

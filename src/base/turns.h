@@ -33,7 +33,7 @@ class Turns {
 
  private:
   struct Stopped {};  // unwinds a body whose other one has failed
-  static void enter(unsigned high, unsigned low);
+  static void enter(unsigned first, unsigned second);
   void work();
   void switch_to(int body);
 

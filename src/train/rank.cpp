@@ -166,6 +166,7 @@ std::unique_ptr<ModelStage> Rank::build_stage(Arena& work,
   const int num_lates = trains ? most_of(between_halves) : 0;
   const auto several = [&](const char* name, int count) {
     std::vector<Arena*> arenas;
+    arenas.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
       arenas.push_back(&make_arena(fmt::format("{}{}", name, i), capacities));
     }

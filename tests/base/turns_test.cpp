@@ -54,7 +54,10 @@ TEST(Turns, WhatIsLeftOfOneRunsWhenTheOtherHasEnded) {
 struct Scope {
   std::string& order;
   char name;
+  Scope(std::string& the_order, char the_name) : order(the_order), name(the_name) {}
   ~Scope() { order += name; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
 };
 
 // Which body fails, and what of both has been unwound then.
@@ -63,7 +66,7 @@ std::string unwound_when(int failing) {
   std::string order;
   const auto run = [&] {
     turns.run([&](int body) {
-      const Scope scope{order, body == 0 ? 'a' : 'b'};
+      const Scope scope(order, body == 0 ? 'a' : 'b');
       turns.give();
       if (body == failing) throw std::runtime_error("failed");
       turns.give();
@@ -72,7 +75,7 @@ std::string unwound_when(int failing) {
     });
   };
   EXPECT_THROW(run(), std::runtime_error);
-  const std::string unwound = order;
+  std::string unwound = order;
   order.clear();
   turns.run([&](int body) { order += body == 0 ? 'a' : 'b'; });
   EXPECT_EQ(order, "ab") << "after an error turns are taken again";

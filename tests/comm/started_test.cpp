@@ -29,11 +29,11 @@ TEST(StartedCalls, OverlapAndEndInOrder) {
         sums.push_back(filled(bed, 3000 * i + 5, rank + static_cast<float>(i)));
         tokens.push_back(bed.comm->start_all_reduce(sums.back(), Reduce::kSum));
       }
-      const auto ranks = static_cast<float>(size * (size - 1) / 2);
+      const int ranks = size * (size - 1) / 2;  // the sum of their numbers
       for (int i = 0; i < kCalls; ++i) {
         bed.comm->wait(tokens[static_cast<std::size_t>(i)]);
         const Tensor& t = sums[static_cast<std::size_t>(i)];
-        EXPECT_EQ(t.ptr<float>()[t.count() - 1], ranks + static_cast<float>(size * i));
+        EXPECT_EQ(t.ptr<float>()[t.count() - 1], static_cast<float>(ranks + size * i));
       }
     });
   }
