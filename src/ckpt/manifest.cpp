@@ -38,7 +38,6 @@ OrderedJson blends_json(const std::vector<Manifest::Blend>& blends) {
   return json;
 }
 
-// Each begins behind the one before it, and weighs nothing below 0.
 bool is_power_of_two(double number) {
   int exponent = 0;
   return number > 0 && std::frexp(number, &exponent) == 0.5;
@@ -52,6 +51,7 @@ std::string parse_file_name(const std::string& name, const std::string& path) {
   return name;
 }
 
+// Each begins behind the one before it, and weighs nothing below 0.
 std::vector<Manifest::Blend> parse_blends(const OrderedJson& json, const std::string& path) {
   std::vector<Manifest::Blend> blends;
   for (const OrderedJson& blend : json) {
