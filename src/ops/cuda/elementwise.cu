@@ -41,14 +41,14 @@ __global__ void dropout_kernel(DropoutRule rule, DropoutRows rows, std::int64_t 
   const std::int64_t sample = rows.sample_ids[row / rows.S];
   const auto element =
       static_cast<std::uint64_t>((sample * rows.S + row % rows.S) * rows.C + first % rows.C);
-  const DropoutRule::Step step = rule.of_step();
+  bool keeps[W];
+  rule.keep<W>(rule.of_step(), element, keeps);
   const Values<W> in = load<W>(x + first);
   Values<W> out;
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    const float factor = rule.factor(step, element + static_cast<std::uint64_t>(k));
     // A dropped element is zero even where x is not finite.
-    out.at[k] = factor == 0 ? 0.0F : in.at[k] * factor;
+    out.at[k] = keeps[k] ? in.at[k] * rule.scale : 0.0F;
   }
   store<W>(y + first, out);
 }

@@ -42,14 +42,32 @@ struct DropoutRule {
   __device__ Step of_step() const {
     return {state->seed, site ^ (static_cast<std::uint64_t>(state->step) * 0x9E3779B97F4A7C15ull)};
   }
+  // Which of W neighbours are kept. With W above 1, a multiple of 4, so is `first`.
+  template <int W>
+  __device__ void keep(const Step& step, std::uint64_t first, bool* keeps) const {
+    if constexpr (W == 1) {
+      const uint4 words = philox_words(step.seed, step.stream, first / 4);
+      const std::uint32_t word = first % 4 == 0   ? words.x
+                                 : first % 4 == 1 ? words.y
+                                 : first % 4 == 2 ? words.z
+                                                  : words.w;
+      keeps[0] = word >= threshold;
+    } else {
+#pragma unroll
+      for (int k = 0; k < W; k += 4) {
+        const uint4 words = philox_words(step.seed, step.stream, first / 4 + k / 4);
+        keeps[k] = words.x >= threshold;
+        keeps[k + 1] = words.y >= threshold;
+        keeps[k + 2] = words.z >= threshold;
+        keeps[k + 3] = words.w >= threshold;
+      }
+    }
+  }
   // scale where `element` is kept, else 0.
   __device__ float factor(const Step& step, std::uint64_t element) const {
-    const uint4 words = philox_words(step.seed, step.stream, element / 4);
-    const std::uint32_t word = element % 4 == 0   ? words.x
-                               : element % 4 == 1 ? words.y
-                               : element % 4 == 2 ? words.z
-                                                  : words.w;
-    return word >= threshold ? scale : 0.0F;
+    bool keeps = false;
+    keep<1>(step, element, &keeps);
+    return keeps ? scale : 0.0F;
   }
 };
 
