@@ -25,8 +25,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of about 130 ops and copies.
-constexpr double kNumMeasurements = 130;
+// Of about 150 ops and copies.
+constexpr double kNumMeasurements = 150;
 
 // Takes each op from op_samples.h and keeps its rate.
 class MachineMeter {
@@ -171,6 +171,11 @@ void measure_attention(MachineMeter& meter, const Samples& samples, Machine& mac
     rates.sequence.push_back(static_cast<double>(n.S));
     rates.forward.push_back(tera(meter.rate("attention_fwd " + shape)));
     rates.backward.push_back(tera(meter.rate("attention_bwd " + shape)));
+    AttentionShape dropping = n;
+    dropping.dropout = 0.1;
+    add_attention(meter, "dropping " + shape, dropping);
+    rates.forward_dropout.push_back(tera(meter.rate("attention_fwd dropping " + shape)));
+    rates.backward_dropout.push_back(tera(meter.rate("attention_bwd dropping " + shape)));
     best = std::max(best, rates.backward.back());
   }
   machine.measured.attention_tflops = best;

@@ -8,10 +8,11 @@ namespace {
 constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
 
 template <class Op>
-bool cudnn_has(const Op& a) {
+bool cudnn_has(const Op& a, Target target) {
   const AttentionShape& n = a.shape;
+  const bool has_masks = n.dropout == 0 || target != Target::kCudaDeterministic;
   const bool has_type = a.qkv.dtype == DType::kBF16 || a.qkv.dtype == DType::kF16;
-  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && n.dropout == 0;
+  return has_type && n.D % 8 == 0 && n.D <= 256 && n.S > 1 && has_masks;
 }
 
 }  // namespace
@@ -32,12 +33,12 @@ std::int64_t norm_bwd_blocks(std::int64_t T) {
   return std::clamp<std::int64_t>((T + 7) / 8, 1, kBlocks);
 }
 
-bool is_fused(const AttentionFwd& a) {
-  return cudnn_has(a);
+bool is_fused(const AttentionFwd& a, Target target) {
+  return cudnn_has(a, target);
 }
 
-bool is_fused(const AttentionBwd& a) {
-  return cudnn_has(a);
+bool is_fused(const AttentionBwd& a, Target target) {
+  return cudnn_has(a, target);
 }
 
 std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target) {
@@ -47,7 +48,7 @@ std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target) {
   const std::int64_t padded = (n.S + 127) / 128 * 128;    // cuDNN's blocks
   const std::int64_t dq =
       target == Target::kCudaDeterministic ? n.B * n.H * padded * padded * 2 : rows * n.D * kFloat;
-  return dq + rows * kFloat + all_heads + kSlack;
+  return kSeedBytes + dq + rows * kFloat + all_heads + kSlack;
 }
 
 }  // namespace cuda
@@ -77,12 +78,12 @@ std::int64_t cuda_workspace_bytes(const EmbeddingBwd& a, Target /*target*/) {
          static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
-std::int64_t cuda_workspace_bytes(const AttentionFwd& a, Target /*target*/) {
-  return cuda::is_fused(a) ? cuda::kFusedFwdBytes : 0;
+std::int64_t cuda_workspace_bytes(const AttentionFwd& a, Target target) {
+  return cuda::is_fused(a, target) ? cuda::kFusedFwdBytes : 0;
 }
 
 std::int64_t cuda_workspace_bytes(const AttentionBwd& a, Target target) {
-  return cuda::is_fused(a) ? cuda::fused_bwd_bytes(a.shape, target) : workspace_bytes(a);
+  return cuda::is_fused(a, target) ? cuda::fused_bwd_bytes(a.shape, target) : workspace_bytes(a);
 }
 
 }  // namespace orthant

@@ -34,14 +34,17 @@ std::int64_t column_sum_parts(std::int64_t T, std::int64_t O);
 // Blocks of rows whose terms of dw and db are added before they meet those of other blocks.
 std::int64_t norm_bwd_blocks(std::int64_t T);
 
-// Whether cuDNN computes this attention: 16-bit types, head widths of whole 16 bytes up to 256, no
-// dropout (its masks are not ours). Our own kernel does the rest.
-bool is_fused(const AttentionFwd& a);
-bool is_fused(const AttentionBwd& a);
-// What the fused forward may take: cuDNN wants a few bytes.
+// Whether cuDNN computes this attention: 16-bit types, head widths of whole 16 bytes up to 256, and
+// where bits count no dropout, whose masks are then those of ops/dropout.h. Our own kernel does the
+// rest.
+bool is_fused(const AttentionFwd& a, Target target);
+bool is_fused(const AttentionBwd& a, Target target);
+// Of a workspace dropout's seed comes first.
+inline constexpr std::int64_t kSeedBytes = 256;
+// What the fused forward may take: the seed, and the few bytes that cuDNN wants.
 inline constexpr std::int64_t kFusedFwdBytes = std::int64_t{64} << 10;
-// Scratch of the fused backward: an f32 sum of dq (where deterministic: 16-bit gradients of all
-// scores), rowsum(do * o), and with grouped heads dk and dv of every query head.
+// Scratch of the fused backward: the seed, an f32 sum of dq (where deterministic: 16-bit gradients
+// of all scores), rowsum(do * o), and with grouped heads dk and dv of every query head.
 std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target);
 
 }  // namespace cuda

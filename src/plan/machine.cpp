@@ -59,6 +59,10 @@ void check_machine(const Machine& machine) {
   const AttentionRates& attention = machine.attention;
   check_lists(machine.name, "attention",
               {attention.head_size, attention.sequence, attention.forward, attention.backward});
+  if (!attention.forward_dropout.empty() || !attention.backward_dropout.empty()) {
+    check_lists(machine.name, "attention",
+                {attention.head_size, attention.forward_dropout, attention.backward_dropout});
+  }
 }
 
 }  // namespace

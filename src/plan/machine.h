@@ -100,6 +100,8 @@ struct AttentionRates {
   std::vector<double> sequence;
   std::vector<double> forward;
   std::vector<double> backward;
+  std::vector<double> forward_dropout;  // none: as without
+  std::vector<double> backward_dropout;
 
   template <class Visitor>
   void fields(Visitor&& v) {
@@ -107,6 +109,8 @@ struct AttentionRates {
     v("sequence", sequence, "its tokens");
     v("forward", forward, "TFLOP/s, half of all pairs counted");
     v("backward", backward, "of its gradient");
+    v("forward_dropout", forward_dropout, "TFLOP/s with dropout of the probabilities");
+    v("backward_dropout", backward_dropout, "of its gradient");
   }
 };
 

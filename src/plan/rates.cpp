@@ -116,11 +116,15 @@ class OpTimes {
       return kind.is_known() ? kind.tflops(op.cost) : rates.matmul_tflops;
     }
     if (!op.what.starts_with("attention")) return 0;
-    if (is_wide && rates.attention_tflops_fp32 > 0) return rates.attention_tflops_fp32;
+    const bool has_own_kernel = is_wide || work_.attends_exactly;
+    if (has_own_kernel && rates.attention_tflops_fp32 > 0) return rates.attention_tflops_fp32;
     const AttentionRates& all = machine_.attention;
     if (all.head_size.empty()) return rates.attention_tflops;
-    return attention_tflops(all, op.what == "attention_bwd" ? all.backward : all.forward,
-                            op.cost.depth, static_cast<double>(work_.seq_length));
+    const bool drops = work_.drops_attention && !all.forward_dropout.empty();
+    const std::vector<double>& forward = drops ? all.forward_dropout : all.forward;
+    const std::vector<double>& backward = drops ? all.backward_dropout : all.backward;
+    return attention_tflops(all, op.what == "attention_bwd" ? backward : forward, op.cost.depth,
+                            static_cast<double>(work_.seq_length));
   }
 
   Machine machine_;
@@ -147,11 +151,15 @@ std::vector<double> stretch_seconds(const ProgramTables& tables, Seconds seconds
 }  // namespace
 
 Work work_of(const RunConfig& config) {
+  const bool is_cuda = config.device.kind == "cuda";
+  const bool drops = config.model.dropout > 0;
   return {.compute = config.compute_type(),
           .seq_length = config.train.seq_length,
           .ranks = config.layout.ranks,
-          .makes_gelu_inside = config.device.kind == "cuda" && !config.train.deterministic &&
-                               config.compute_type() != DType::kF32};
+          .makes_gelu_inside =
+              is_cuda && !config.train.deterministic && config.compute_type() != DType::kF32,
+          .drops_attention = drops,
+          .attends_exactly = is_cuda && config.train.deterministic && drops};
 }
 
 int most_on_one_host(const Group& group, int devices_per_host) {

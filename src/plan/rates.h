@@ -13,6 +13,8 @@ struct Work {
   std::int64_t seq_length = 0;
   int ranks = 1;                  // that share the host where the machine's ranks do
   bool makes_gelu_inside = true;  // of products, where they are followed by it
+  bool drops_attention = false;   // probabilities of it
+  bool attends_exactly = false;   // by the kernel of fp32 in 16 bits too
 };
 Work work_of(const RunConfig& config);
 

@@ -53,6 +53,10 @@ void shrink_model(RunConfig& small, const RunConfig& run) {
   model.ffn = std::max<std::int64_t>(units, 1) * 8 * tp;
   model.vocab = std::min(run.model.vocab, 32 * tp - 3);  // the last part is padded
   model.init_std = 1 / std::sqrt(static_cast<double>(model.hidden));
+  // cuDNN's masks depend on tp and on the micro-batch, see ops/workspace.h.
+  const bool has_other_masks = small.device.kind == "cuda" && !small.train.deterministic &&
+                               small.compute_type() != DType::kF32;
+  if (has_other_masks) model.dropout = 0;
 }
 
 // Sequences and micro-batches: few, odd where they may be, and enough to fill the pipeline.

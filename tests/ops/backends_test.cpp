@@ -93,9 +93,14 @@ TEST_P(Backends, CpuEqualsRef) {
 TEST_P(Backends, CudaEqualsRef) {
   if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
   OpBed cuda("cuda");
+  OpBed exact("cuda", 1, Target::kCudaDeterministic);
   for (const OpCase& one : GetParam().cases) {
-    cuda.reset();
-    expect_equals_ref(one, cuda);
+    // cuDNN has masks of its own, see cuda_dropout_test.cpp.
+    const bool is_masked =
+        one.name.starts_with("attention_") && one.name.find("_dropout") != one.name.npos;
+    OpBed& bed = is_masked ? exact : cuda;
+    bed.reset();
+    expect_equals_ref(one, bed);
   }
 }
 

@@ -33,7 +33,7 @@ TEST_P(Cudnn, HasAnEngineForEveryAttention) {
   const std::int64_t D = GetParam();
   for (const std::int64_t G : {16, 4, 1}) {
     for (const std::int64_t S : {2, 1000}) {
-      for (const int kind : {0, 1, 2, 3}) {
+      for (int kind = 0; kind < 8; ++kind) {
         const bool has_slopes = kind % 2 == 1;
         AttentionProblem problem{.B = 2,
                                  .S = S,
@@ -42,10 +42,12 @@ TEST_P(Cudnn, HasAnEngineForEveryAttention) {
                                  .D = D,
                                  .type = has_slopes ? DType::kF16 : DType::kBF16,
                                  .has_slopes = has_slopes,
-                                 .has_positions = kind / 2 == 1,
+                                 .has_positions = kind / 2 % 2 == 1,
+                                 .dropout = kind / 4 == 1 ? 0.1 : 0,
                                  .is_backward = false,
                                  .is_deterministic = false};
-        SCOPED_TRACE(fmt::format("S {}, slopes {}, documents {}", S, has_slopes, kind / 2 == 1));
+        SCOPED_TRACE(fmt::format("S {}, slopes {}, documents {}, dropout {}", S, has_slopes,
+                                 problem.has_positions, problem.dropout));
         EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "forward";
         problem.is_backward = true;
         EXPECT_TRUE(has_engine(attention_graph(problem).graph, gpu)) << "backward";
@@ -67,6 +69,7 @@ TEST(CudnnRefuses, OddHeadWidths) {
                                  .type = DType::kBF16,
                                  .has_slopes = false,
                                  .has_positions = false,
+                                 .dropout = 0,
                                  .is_backward = true,
                                  .is_deterministic = false};
   EXPECT_FALSE(has_engine(attention_graph(problem).graph, described_gpu(kGpu)));

@@ -64,6 +64,13 @@ TEST(Machine, AFileIsRead) {
   std::ofstream(path) << "[products]\ntokens = [4.0, 5.0]\ninputs = [1.0]\n";
   EXPECT_NE(error_of(path).find("the lists of [products] must be of one length"),
             std::string::npos);
+  const std::string attention =
+      "[attention]\nhead_size = [64.0]\nsequence = [8.0]\nforward = [1.0]\nbackward = [1.0]\n";
+  std::ofstream(path) << attention;
+  EXPECT_TRUE(load_machine(path).attention.forward_dropout.empty());
+  std::ofstream(path) << attention << "forward_dropout = [1.0]\n";
+  EXPECT_NE(error_of(path).find("the lists of [attention] must be of one length"),
+            std::string::npos);
   ::unlink(path.c_str());
 }
 

@@ -78,7 +78,9 @@ TEST(Rates, AttentionTakesTheRateOfItsHeadAndSequence) {
   machine.attention = {.head_size = {64, 64, 128},
                        .sequence = {1024, 4096, 2048},
                        .forward = {10, 30, 50},
-                       .backward = {20, 40, 60}};
+                       .backward = {20, 40, 60},
+                       .forward_dropout = {},
+                       .backward_dropout = {}};
   const auto op = [](const char* name, double head) {
     return Stretch::Op{
         .what = name, .lane = Lane::kCompute, .cost = {.flops = 1e12, .bytes = 1, .depth = head}};
@@ -86,6 +88,33 @@ TEST(Rates, AttentionTakesTheRateOfItsHeadAndSequence) {
   EXPECT_NEAR(seconds(machine, op("attention_fwd", 64)), 1.0 / 20, 1e-9);
   EXPECT_NEAR(seconds(machine, op("attention_bwd", 80)), 1.0 / 30, 1e-9);
   EXPECT_NEAR(seconds(machine, op("attention_bwd", 128)), 1.0 / 60, 1e-9);
+}
+
+TEST(Rates, AttentionWithDropoutTakesItsOwn) {
+  Machine machine = measured();
+  machine.attention = {.head_size = {64},
+                       .sequence = {2048},
+                       .forward = {10},
+                       .backward = {20},
+                       .forward_dropout = {},
+                       .backward_dropout = {}};
+  machine.measured.attention_tflops_fp32 = 2;
+  const auto seconds_of = [&](const char* name, const Work& work) {
+    const Stretch::Op op = {
+        .what = name, .lane = Lane::kCompute, .cost = {.flops = 1e12, .bytes = 1, .depth = 64}};
+    ProgramTables tables;
+    tables.stretch(std::span(&op, 1));
+    return durations_on(machine, work, tables).stretches.at(0);
+  };
+  const Work dropping{.seq_length = 2048, .drops_attention = true};
+  EXPECT_NEAR(seconds_of("attention_fwd", dropping), 1.0 / 10, 1e-9);
+  machine.attention.forward_dropout = {4};
+  machine.attention.backward_dropout = {5};
+  EXPECT_NEAR(seconds_of("attention_fwd", dropping), 1.0 / 4, 1e-9);
+  EXPECT_NEAR(seconds_of("attention_bwd", dropping), 1.0 / 5, 1e-9);
+  EXPECT_NEAR(seconds_of("attention_fwd", {.seq_length = 2048}), 1.0 / 10, 1e-9);
+  const Work exact{.seq_length = 2048, .drops_attention = true, .attends_exactly = true};
+  EXPECT_NEAR(seconds_of("attention_bwd", exact), 1.0 / 2, 1e-9);
 }
 
 TEST(Rates, MemoryBindsWhatHasFewFlops) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "mem/cuda_check.h"
 #include "ops/cuda/attention_graph.h"
+#include "ops/cuda/attention_seed.h"
 #include "ops/cuda/cudnn_graph.h"
 
 namespace orthant::cuda {
@@ -36,7 +37,7 @@ class Pointers {
   }
 
  private:
-  std::array<void*, static_cast<std::size_t>(AttentionTensor::kOne) + 1> at_{};
+  std::array<void*, static_cast<std::size_t>(AttentionTensor::kKeptInverse) + 1> at_{};
 };
 
 template <class Op>
@@ -50,8 +51,19 @@ AttentionProblem forward_problem(const Op& a) {
           .type = a.qkv.dtype,
           .has_slopes = a.slopes.present(),
           .has_positions = a.positions.present(),
+          .dropout = n.dropout,
           .is_backward = false,
           .is_deterministic = false};
+}
+
+// At the beginning of a workspace, where there is dropout.
+template <class Op>
+void give_seed(cudaStream_t stream, const Op& a, const Tensor& workspace, Pointers& pointers) {
+  if (a.shape.dropout == 0) return;
+  auto* const seed = workspace.ptr<AttentionSeed>();
+  write_attention_seed(stream, a.shape, a.sample_ids, a.step_state, seed);
+  pointers.set(AttentionTensor::kSeed, &seed->seed);
+  pointers.set(AttentionTensor::kOffset, &seed->offset);
 }
 
 }  // namespace
@@ -81,13 +93,15 @@ struct FusedAttention::Library {
     return plans.emplace(problem, std::move(plan)).first->second;
   }
 
-  void run(const Plan& plan, Pointers& pointers, double scale, void* workspace) const {
-    const float scale_value = static_cast<float>(scale);
+  void run(const Plan& plan, Pointers& pointers, const AttentionShape& n, void* workspace) const {
+    const auto scale = static_cast<float>(n.scale);
     const float minus_infinity = -std::numeric_limits<float>::infinity();
-    const float one = 1;
-    pointers.set(AttentionTensor::kScale, &scale_value);
+    const auto kept = static_cast<float>(1 - n.dropout);
+    const auto kept_inverse = static_cast<float>(1 / (1 - n.dropout));
+    pointers.set(AttentionTensor::kScale, &scale);
     pointers.set(AttentionTensor::kNegativeInfinity, &minus_infinity);
-    pointers.set(AttentionTensor::kOne, &one);
+    pointers.set(AttentionTensor::kKept, &kept);
+    pointers.set(AttentionTensor::kKeptInverse, &kept_inverse);
     Dims names;
     std::vector<void*> addresses;
     for (const AttentionTensor tensor : plan.tensors) {
@@ -108,9 +122,9 @@ struct FusedAttention::Library {
   std::map<AttentionProblem, Plan> plans;
 };
 
-FusedAttention::FusedAttention(cudaStream_t stream, bool is_deterministic)
+FusedAttention::FusedAttention(cudaStream_t stream, Target target)
     : stream_(stream),
-      is_deterministic_(is_deterministic) {}
+      target_(target) {}
 FusedAttention::~FusedAttention() = default;
 
 FusedAttention::Library& FusedAttention::library() {
@@ -121,29 +135,30 @@ FusedAttention::Library& FusedAttention::library() {
 void FusedAttention::forward(const AttentionFwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   const Library::Plan& plan = library().plan_of(forward_problem(a));
-  ORTHANT_CHECK(plan.bytes <= workspace.bytes(),
+  ORTHANT_CHECK(kSeedBytes + plan.bytes <= workspace.bytes(),
                 "attention_fwd: cudnn asks for a workspace of {} bytes, {} are planned; please "
                 "report",
-                plan.bytes, workspace.bytes());
+                plan.bytes, workspace.bytes() - kSeedBytes);
   Pointers pointers;
+  give_seed(stream_, a, workspace, pointers);
   pointers.set_heads(n, a.qkv, {AttentionTensor::kQ, AttentionTensor::kK, AttentionTensor::kV});
   pointers.set(AttentionTensor::kO, a.o.data);
   pointers.set(AttentionTensor::kLse, a.lse.data);
   pointers.set(AttentionTensor::kSlopes, a.slopes.data);
   pointers.set(AttentionTensor::kPositions, a.positions.data);
-  library().run(plan, pointers, n.scale, workspace.data);
+  library().run(plan, pointers, n, workspace.data + kSeedBytes);
 }
 
-// The row sums, the sum of dq, then what cuDNN wants for itself.
+// The seed, the row sums, the sum of dq, then what cuDNN wants for itself.
 void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   AttentionProblem problem = forward_problem(a);
   problem.is_backward = true;
-  problem.is_deterministic = is_deterministic_;
+  problem.is_deterministic = target_ == Target::kCudaDeterministic;
   const Library::Plan& plan = library().plan_of(problem);
   const std::int64_t row_bytes = n.B * n.H * n.S * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t dq_sum = rounded_up(row_bytes);
-  const std::int64_t own = dq_sum + (is_deterministic_ ? 0 : rounded_up(row_bytes * n.D));
+  const std::int64_t dq_sum = kSeedBytes + rounded_up(row_bytes);
+  const std::int64_t own = dq_sum + (problem.is_deterministic ? 0 : rounded_up(row_bytes * n.D));
   ORTHANT_CHECK(own + plan.bytes <= workspace.bytes(),
                 "attention_bwd: cudnn asks for a workspace of {} bytes, {} are planned; please "
                 "report",
@@ -156,9 +171,10 @@ void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   pointers.set(AttentionTensor::kLse, a.lse.data);
   pointers.set(AttentionTensor::kSlopes, a.slopes.data);
   pointers.set(AttentionTensor::kPositions, a.positions.data);
-  pointers.set(AttentionTensor::kRowSum, workspace.data);
+  pointers.set(AttentionTensor::kRowSum, workspace.data + kSeedBytes);
   pointers.set(AttentionTensor::kDQSum, workspace.data + dq_sum);
-  library().run(plan, pointers, n.scale, workspace.data + own);
+  give_seed(stream_, a, workspace, pointers);
+  library().run(plan, pointers, n, workspace.data + own);
 }
 
 }  // namespace orthant::cuda

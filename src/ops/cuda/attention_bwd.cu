@@ -181,7 +181,7 @@ struct Identity {
 void CudaOps::exec(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   if (a.qkv.count() == 0) return;
-  if (is_fused(a)) return attention_.backward(a, workspace);
+  if (attention_.has(a)) return attention_.backward(a, workspace);
   const OwnAttention call = own_attention(n, a.slopes, a.positions, a.sample_ids, a.step_state);
   const Gradients grad{.dqkv = workspace.ptr<float>(),
                        .row_sums = workspace.ptr<float>() + a.qkv.count(),

@@ -105,7 +105,7 @@ __global__ void attention_kernel(OwnAttention n, T* o, float* lse, const T* qkv)
 void CudaOps::exec(const AttentionFwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   if (a.qkv.count() == 0) return;
-  if (is_fused(a)) return attention_.forward(a, workspace);
+  if (attention_.has(a)) return attention_.forward(a, workspace);
   const OwnAttention call = own_attention(n, a.slopes, a.positions, a.sample_ids, a.step_state);
   with_type(a.qkv.dtype, AttentionFwd::kName, [&](auto element) {
     using T = decltype(element);

@@ -5,6 +5,7 @@ namespace {
 
 constexpr auto kF32 = CUDNN_DATA_FLOAT;
 constexpr auto kI32 = CUDNN_DATA_INT32;
+constexpr auto kI64 = CUDNN_DATA_INT64;
 constexpr auto kBool = CUDNN_DATA_BOOLEAN;
 
 class Builder {
@@ -43,7 +44,9 @@ class Builder {
     const Node log = g_.pointwise({CUDNN_POINTWISE_LOG}, sum);
     g_.pointwise({CUDNN_POINTWISE_ADD}, max, log, {},
                  given(AttentionTensor::kLse, rows_, row_strides_, kF32));
-    const Node p = g_.pointwise({CUDNN_POINTWISE_DIV, type_}, e, sum);
+    const bool drops = n_.dropout > 0;
+    Node p = g_.pointwise({CUDNN_POINTWISE_DIV, drops ? kF32 : type_}, e, sum);
+    if (drops) p = times(times(p, mask()), scalar(AttentionTensor::kKeptInverse), type_);
     g_.matmul(p, v, given(AttentionTensor::kO, q_dims_, out_, type_));
     return {g_.finish(), std::move(tensors_)};
   }
@@ -57,22 +60,27 @@ class Builder {
     const Node o = given(AttentionTensor::kO, q_dims_, out_, type_);
     const Node d_o = given(AttentionTensor::kDO, q_dims_, out_, type_);
     const Node lse = given(AttentionTensor::kLse, rows_, row_strides_, kF32);
-    const Node one = scalar(AttentionTensor::kOne);
+    const bool drops = n_.dropout > 0;
+    const Node keep = scalar(AttentionTensor::kKept);
+    const Node keep_inverse = drops ? scalar(AttentionTensor::kKeptInverse) : Node{};
+    const Node mask = drops ? this->mask() : Node{};
 
     const Node products =
         g_.pointwise({CUDNN_POINTWISE_MUL}, d_o, o, {}, g_.temporary(q_dims_, products_, kF32));
     const Node row_sum =
-        g_.pointwise({CUDNN_POINTWISE_MUL}, reduced(CUDNN_REDUCE_TENSOR_ADD, products), one, {},
+        g_.pointwise({CUDNN_POINTWISE_MUL}, reduced(CUDNN_REDUCE_TENSOR_ADD, products), keep, {},
                      given(AttentionTensor::kRowSum, rows_, row_strides_, kF32));
-    // p = exp(scores - lse), dv = p^T do
+    // p = exp(scores - lse), dv = (p mask / kept)^T do
     Node s = g_.matmul(q, k, g_.temporary(scores_, by_row_, kF32));
     s = g_.pointwise({CUDNN_POINTWISE_SUB}, positioned(s, scale), lse);
     const Node p = g_.pointwise({CUDNN_POINTWISE_EXP}, masked(s, minus_infinity));
-    key_gradient(p, d_o, AttentionTensor::kDV);
-    // ds = p (do v^T - row_sum) scale, dk = ds^T q
+    key_gradient(drops ? times(times(p, mask), keep_inverse) : p, d_o, AttentionTensor::kDV);
+    // ds = p (mask do v^T - kept row_sum) / kept scale, dk = ds^T q
     Node ds = g_.matmul(d_o, v, g_.temporary(scores_, by_row_, kF32));
-    ds = g_.pointwise({CUDNN_POINTWISE_MUL}, g_.pointwise({CUDNN_POINTWISE_SUB}, ds, row_sum), p);
-    ds = g_.pointwise({CUDNN_POINTWISE_MUL}, ds, scale);
+    if (drops) ds = times(ds, mask);
+    ds = times(g_.pointwise({CUDNN_POINTWISE_SUB}, ds, row_sum), p);
+    if (drops) ds = times(ds, keep_inverse);
+    ds = times(ds, scale);
     key_gradient(ds, q, AttentionTensor::kDK);
     // dq = ds k, added up in f32
     const Node rows_of_k = g_.reshape(k, g_.temporary(kv_dims_, qkv_, type_));
@@ -96,6 +104,15 @@ class Builder {
     tensors_.push_back(tensor);
     return g_.scalar(static_cast<std::int64_t>(tensor));
   }
+  Node times(Node a, Node b, cudnnDataType_t result = kF32) {
+    return g_.pointwise({CUDNN_POINTWISE_MUL, result}, a, b);
+  }
+  // 1 where dropout keeps a probability.
+  Node mask() {
+    const Node seed = given(AttentionTensor::kSeed, {1, 1, 1, 1}, {1, 1, 1, 1}, kI64);
+    const Node offset = given(AttentionTensor::kOffset, {1, 1, 1, 1}, {1, 1, 1, 1}, kI64);
+    return g_.bernoulli(seed, offset, 1 - n_.dropout, scores_, by_row_);
+  }
   Node reduced(cudnnReduceTensorOp_t op, Node x) {
     return g_.reduce(op, x, g_.temporary(rows_, row_strides_, kF32));
   }
@@ -104,7 +121,7 @@ class Builder {
   }
   // scores * scale + slope * (key - query)
   Node positioned(Node s, Node scale) {
-    s = g_.pointwise({CUDNN_POINTWISE_MUL}, s, scale);
+    s = times(s, scale);
     if (!n_.has_slopes) return s;
     const Node row = index(s, 2, kI32);
     const Node column = index(s, 3, kI32);

@@ -25,11 +25,14 @@ enum class AttentionTensor : std::int64_t {
   kDV,
   kSlopes,
   kPositions,  // i32 [B,1,S,1], of tokens in their documents
+  kSeed,       // i64 [1,1,1,1], of dropout
+  kOffset,     // i64 [1,1,1,1]
   kDQSum,      // f32 scratch [B,H,S,D], contents irrelevant; not where deterministic
   kRowSum,     // f32 scratch [B,H,S]
   kScale,      // by value: host pointers
   kNegativeInfinity,
-  kOne
+  kKept,  // 1 - dropout, which is 1 where there is none
+  kKeptInverse
 };
 
 // What shapes a graph.
@@ -38,12 +41,13 @@ struct AttentionProblem {
   DType type;
   bool has_slopes;
   bool has_positions;  // queries see their own document alone
+  double dropout;      // of the probabilities; 0: none
   bool is_backward;
   bool is_deterministic;  // backward adds dq in a fixed order
   friend bool operator<(const AttentionProblem& a, const AttentionProblem& b) {
     const auto fields = [](const AttentionProblem& p) {
-      return std::tie(p.B, p.S, p.H, p.G, p.D, p.type, p.has_slopes, p.has_positions, p.is_backward,
-                      p.is_deterministic);
+      return std::tie(p.B, p.S, p.H, p.G, p.D, p.type, p.has_slopes, p.has_positions, p.dropout,
+                      p.is_backward, p.is_deterministic);
     };
     return fields(a) < fields(b);
   }

@@ -9,7 +9,7 @@ CudaOps::CudaOps(const OpsParts& parts)
     : Ops(parts.ledger, parts.in_flight, parts.work, parts.target),
       stream_(static_cast<cudaStream_t>(parts.queue)),
       products_(stream_, parts.target == Target::kCudaDeterministic, parts.algorithms),
-      attention_(stream_, parts.target == Target::kCudaDeterministic) {}
+      attention_(stream_, parts.target) {}
 
 }  // namespace cuda
 

@@ -172,6 +172,23 @@ Node GraphBuilder::reshape(Node x, Node y) {
   return y;
 }
 
+Node GraphBuilder::bernoulli(Node seed, Node offset, double probability, const Dims& dims,
+                             const Dims& strides) {
+  Descriptor part(CUDNN_BACKEND_RNG_DESCRIPTOR);
+  const cudnnRngDistribution_t distribution = CUDNN_RNG_DISTRIBUTION_BERNOULLI;
+  part.set(CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_TYPE_RNG_DISTRIBUTION, 1, &distribution)
+      .set(CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY, CUDNN_TYPE_DOUBLE, 1, &probability)
+      .finish();
+  const Node y = temporary(dims, strides, CUDNN_DATA_FLOAT);
+  Descriptor operation(CUDNN_BACKEND_OPERATION_RNG_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_RNG_YDESC, at(y))
+      .set(CUDNN_ATTR_OPERATION_RNG_SEED, at(seed))
+      .set(CUDNN_ATTR_OPERATION_RNG_OFFSET_DESC, at(offset))
+      .set(CUDNN_ATTR_OPERATION_RNG_DESC, part);
+  push(std::move(operation), std::move(part));
+  return y;
+}
+
 Descriptor GraphBuilder::finish() const {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const Descriptor& operation : operations_) {

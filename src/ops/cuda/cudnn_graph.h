@@ -68,6 +68,9 @@ class GraphBuilder {
   Node matmul(Node a, Node b, Node c);
   Node reduce(cudnnReduceTensorOp_t op, Node x, Node y);
   Node reshape(Node x, Node y);
+  // 1 with this probability, else 0: a function of the i64 values at the two addresses, and of
+  // where an element lies among those of dims.
+  Node bernoulli(Node seed, Node offset, double probability, const Dims& dims, const Dims& strides);
   Descriptor finish() const;
 
  private:
