@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On a machine with NVIDIA GPUs: how fast whole training steps are on one GPU and, where there are two, on both; what was
-# predicted of them, and where their time goes. scripts/gpu-bench.sh [SECONDS [MACHINE]]: measures each row for so long
+# On a machine with NVIDIA GPUs: how fast whole training steps are on one GPU and, where there are as many, on two, four and
+# eight; what was predicted of them, and where their time goes. scripts/gpu-bench.sh [SECONDS [MACHINE]]: measures each row for so long
 # (60), after 20 seconds that are not measured, on sequences of one document, and predicts it by that machine's rates
 # (h200; a file of orthant bench machine for another).
 set -euo pipefail
@@ -52,4 +52,33 @@ llama-7b 2048 2 32
 llama-7b 2048 2 64 --layout.ranks=2 --layout.zero_stage=1
 llama-7b 2048 8 64 --layout.ranks=2 --layout.zero_stage=3
 llama3-8b 8192 1 16 --layout.ranks=2 --layout.zero_stage=1
+ROWS
+
+[ "$gpus" -ge 4 ] || exit 0
+four="--layout.ranks=4 --layout.sequence_parallel=true"
+halves=--layout.tp_overlap=halves
+in_34b="--model.layers=38 $split $halves"
+measure_rows <<ROWS
+llama-7b 2048 8 16 $four --layout.tp=4
+llama-7b 2048 8 16 $four --layout.tp=4 $halves
+llama-13b 2048 8 16 $four --layout.tp=4
+llama-13b 2048 8 16 $four --layout.tp=4 $halves
+llama-13b 2048 2 32 $four --layout.tp=2 --layout.pp=2 --layout.schedule=1f1b
+llama-13b 2048 2 32 $four --layout.tp=2 --layout.pp=2 --layout.schedule=interleaved --layout.virtual_stages=2
+llama-13b 2048 2 32 $four --layout.tp=2 --layout.pp=2 --layout.schedule=zero_bubble $halves
+llama-13b 2048 2 32 $four --layout.tp=2 --layout.pp=2 --layout.schedule=zero_bubble_v
+llama2-70b 4096 2 16 $four --layout.tp=4 $in_34b --layout.offload=optimizer --layout.offload_fraction=0.2
+ROWS
+
+[ "$gpus" -ge 8 ] || exit 0
+eight="--layout.ranks=8 --layout.sequence_parallel=true"
+cube="$eight --layout.tp=2 --layout.pp=2"
+measure_rows <<ROWS
+llama-13b 2048 2 64 $cube --layout.schedule=1f1b --layout.zero_stage=1
+llama-13b 2048 2 64 $cube --layout.schedule=1f1b --layout.zero_stage=3
+llama-13b 2048 2 64 $cube --layout.schedule=interleaved --layout.virtual_stages=2 --layout.zero_stage=1
+llama-13b 2048 2 64 $cube --layout.schedule=zero_bubble --layout.zero_stage=1 $halves
+llama-13b 2048 2 64 $cube --layout.schedule=zero_bubble_v --layout.zero_stage=1
+llama2-70b 4096 2 16 $eight --layout.tp=8 $in_34b
+llama2-70b 4096 2 16 $eight --layout.tp=8 $split $halves --layout.offload=optimizer --layout.offload_fraction=0.2
 ROWS

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: trains GPT-2 124M for 200 steps in every kind of layout of two ranks, in fp32 and in bf16, and
-# compares the losses with those of one rank: scripts/gpu-curves.sh TEXT [TOKENIZER [PRECISION...]]. Ranks have a GPU each
-# where there are two, and share it where there is one. The mean difference may be 1e-4 in fp32 and 1e-2 in bf16.
+# On a machine with a GPU: trains GPT-2 124M for 200 steps in every kind of layout of two ranks, or of RANKS=4 or 8, in
+# fp32 and in bf16, and compares the losses with those of one rank: scripts/gpu-curves.sh TEXT [TOKENIZER [PRECISION...]].
+# Ranks have a GPU each where there are as many, and share them where there are fewer. The mean difference may be 1e-4 in
+# fp32 and 1e-2 in bf16. The last layout is trained twice in deterministic mode, and no bit may differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text=$(realpath "${1:?gpu-curves: name a text file to train on}")
 tokenizer=${2:-bytes}
+ranks=${RANKS:-2}
 precisions=("${@:3}")
 [ ${#precisions[@]} -gt 0 ] || precisions=(bf16 fp32)
 orthant=$PWD/build/bin/orthant
@@ -18,7 +20,7 @@ cat >"$work/run.toml" <<RUN
 [model]
 preset = "gpt2-124m"
 [layout]
-micro_batch = 4
+micro_batch = $((8 / ranks))
 [train]
 steps = 200
 global_batch = 8
@@ -35,17 +37,40 @@ dir = ""
 kind = "cuda"
 RUN
 
-layouts=(
-  "one --layout.ranks=1"
-  "tp --layout.tp=2"
-  "tp_rows_split --layout.tp=2 --layout.sequence_parallel=true"
-  "tp_halves --layout.tp=2 --layout.sequence_parallel=true --layout.tp_overlap=halves"
-  "pp_1f1b --layout.pp=2"
-  "pp_zero_bubble --layout.pp=2 --layout.schedule=zero_bubble"
-  "dp_zero_0 --layout.zero_stage=0"
-  "dp_zero_1 --layout.zero_stage=1"
-  "dp_zero_3 --layout.zero_stage=3"
-)
+tp() { echo "--layout.tp=$1 --layout.sequence_parallel=true"; }
+halves="--layout.micro_batch=4 --layout.tp_overlap=halves"
+interleaved="--layout.schedule=interleaved --layout.virtual_stages=2"
+case $ranks in
+  2) layouts=(
+    "tp --layout.tp=2"
+    "tp_rows_split $(tp 2)"
+    "tp_halves $(tp 2) $halves"
+    "pp_1f1b --layout.pp=2"
+    "pp_zero_bubble --layout.pp=2 --layout.schedule=zero_bubble"
+    "dp_zero_0 --layout.zero_stage=0"
+    "dp_zero_1 --layout.zero_stage=1"
+    "dp_zero_3 --layout.zero_stage=3") ;;
+  4) layouts=(
+    "tp $(tp 4)"
+    "tp_halves $(tp 4) $halves"
+    "pp --layout.pp=4"
+    "dp_zero_2 --layout.zero_stage=2"
+    "tp_pp_zero_bubble $(tp 2) --layout.pp=2 --layout.schedule=zero_bubble"
+    "pp_dp_interleaved_zero_1 --layout.pp=2 $interleaved --layout.zero_stage=1"
+    "tp_dp_halves_zero_3 $(tp 2) $halves --layout.zero_stage=3") ;;
+  8) layouts=(
+    "tp_dp_zero_1 $(tp 4) --layout.zero_stage=1"
+    "tp_pp_halves $(tp 4) --layout.pp=2 $halves"
+    "pp_dp_zero_2 --layout.pp=4 --layout.zero_stage=2"
+    "dp_zero_3 --layout.zero_stage=3"
+    "cube_1f1b_zero_1 $(tp 2) --layout.pp=2 --layout.zero_stage=1"
+    "cube_interleaved_zero_0 $(tp 2) --layout.pp=2 $interleaved --layout.zero_stage=0"
+    "cube_zero_bubble_zero_1 $(tp 2) --layout.pp=2 --layout.schedule=zero_bubble --layout.zero_stage=1"
+    "cube_zero_bubble_v_zero_3 $(tp 2) --layout.pp=2 --layout.schedule=zero_bubble_v --layout.zero_stage=3") ;;
+  *) echo "gpu-curves: RANKS=$ranks; it must be 2, 4 or 8" >&2; exit 2 ;;
+esac
+exact="${layouts[-1]#* } --train.deterministic=true"
+layouts=("one --layout.ranks=1" "${layouts[@]}" "exact_a $exact" "exact_b $exact")
 
 # Three at a time: each leaves most of the GPU alone.
 train_all() {
@@ -54,7 +79,7 @@ train_all() {
     read -r name options <<<"$layout"
     while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
     # shellcheck disable=SC2086
-    "$orthant" train "$work/run.toml" --layout.ranks=2 $options --precision.compute="$1" --log.dir="$work/$1-$name" \
+    "$orthant" train "$work/run.toml" --layout.ranks="$ranks" $options --precision.compute="$1" --log.dir="$work/$1-$name" \
       >"$work/$1-$name.out" 2>&1 || { tail -n 5 "$work/$1-$name.out" >&2; echo "gpu-curves: $name in $1 failed" >&2; } &
   done
   wait
@@ -84,6 +109,9 @@ for folder in sorted(work.glob(f"{compute}-*/")):
     fits = len(other) == len(one) and mean <= most
     bad += not fits
     print(f"  {folder.name}: mean difference {mean:.2e}" + ("" if fits else f", more than {most:g}"))
+if losses(work / f"{compute}-exact_a") != losses(work / f"{compute}-exact_b"):
+    print(f"  {compute}: two runs in deterministic mode differ")
+    bad += 1
 sys.exit(bad > 0)
 COMPARE
 }
