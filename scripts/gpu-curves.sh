@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: trains GPT-2 124M for 200 steps in every kind of layout of two ranks, or of RANKS=4 or 8, in
 # fp32 and in bf16, and compares the losses with those of one rank: scripts/gpu-curves.sh TEXT [TOKENIZER [PRECISION...]].
-# Ranks have a GPU each where there are as many, and share them where there are fewer. The mean difference may be 1e-4 in
-# fp32 and 1e-2 in bf16. The last layout is trained twice in deterministic mode, and no bit may differ.
+# Ranks have a GPU each where there are as many, and share them where there are fewer. The mean difference may be 1e-5 in
+# fp32 and 3e-3 in bf16, some times what programs that are right were measured at. The last layout is trained twice in
+# deterministic mode, and no bit may differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text=$(realpath "${1:?gpu-curves: name a text file to train on}")
@@ -90,7 +91,7 @@ compare() {
 import json, pathlib, sys
 
 work, compute = pathlib.Path(sys.argv[1]), sys.argv[2]
-most = {"bf16": 1e-2, "fp32": 1e-4}[compute]
+most = {"bf16": 3e-3, "fp32": 1e-5}[compute]
 
 
 def losses(folder):

@@ -46,8 +46,9 @@ std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target) {
   const std::int64_t all_heads = n.H == n.G ? 0 : 2 * rows * n.D * 2;
   constexpr std::int64_t kSlack = std::int64_t{1} << 20;  // alignment, and cuDNN's own few bytes
   const std::int64_t padded = (n.S + 127) / 128 * 128;    // cuDNN's blocks
-  const std::int64_t dq =
-      target == Target::kCudaDeterministic ? n.B * n.H * padded * padded * 2 : rows * n.D * kFloat;
+  const std::int64_t dq = target == Target::kCudaDeterministic
+                              ? n.B * n.H * padded * padded * 2 + n.B * n.S * n.G * n.D * 2
+                              : rows * n.D * kFloat;
   return kSeedBytes + dq + rows * kFloat + all_heads + kSlack;
 }
 

@@ -44,7 +44,8 @@ inline constexpr std::int64_t kSeedBytes = 256;
 // What the fused forward may take: the seed, and the few bytes that cuDNN wants.
 inline constexpr std::int64_t kFusedFwdBytes = std::int64_t{64} << 10;
 // Scratch of the fused backward: the seed, an f32 sum of dq (where deterministic: 16-bit gradients
-// of all scores), rowsum(do * o), and with grouped heads dk and dv of every query head.
+// of all scores, and the keys), rowsum(do * o), and with grouped heads dk and dv of every query
+// head.
 std::int64_t fused_bwd_bytes(const AttentionShape& n, Target target);
 
 }  // namespace cuda

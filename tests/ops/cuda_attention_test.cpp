@@ -20,6 +20,8 @@ const AttentionSize kLargeSizes[] = {{2, 512, 12, 12, 64},
                                      {1, 1024, 4, 4, 128, false, 0, {700, 5}},
                                      {2, 333, 3, 3, 80, true, 0, {97, 160}}};
 
+const Target kTargets[] = {Target::kCuda, Target::kCudaDeterministic};
+
 class CudaAttention : public testing::TestWithParam<AttentionSize> {
  protected:
   void SetUp() override {
@@ -40,22 +42,23 @@ AttentionBwd run(OpBed& bed, const AttentionSize& n, DType type) {
 }
 
 TEST_P(CudaAttention, InBf16IsNearOurOwnInF32) {
-  OpBed fused("cuda");
   OpBed own("cuda");
-  const AttentionBwd actual = run(fused, GetParam(), DType::kBF16);
   const AttentionBwd expected = run(own, GetParam(), DType::kF32);
-  const auto compare = [&](const Tensor& a, const Tensor& e, double tol, const char* name) {
-    const Tensor here = fused.on_host(a);
-    expect_close(values_of(here), values_of(own.on_host(e)), here.shape, tol, name);
-  };
-  compare(actual.o, expected.o, 1e-2, "o");
-  compare(actual.lse, expected.lse, 1e-5, "lse");
-  compare(actual.dqkv, expected.dqkv, 2e-2, "dqkv");
+  for (const Target target : kTargets) {
+    OpBed fused("cuda", 1, target);
+    const AttentionBwd actual = run(fused, GetParam(), DType::kBF16);
+    const auto compare = [&](const Tensor& a, const Tensor& e, double tol, const char* name) {
+      const Tensor here = fused.on_host(a);
+      expect_close(values_of(here), values_of(own.on_host(e)), here.shape, tol, name);
+    };
+    compare(actual.o, expected.o, 1e-2, "o");
+    compare(actual.lse, expected.lse, 1e-5, "lse");
+    compare(actual.dqkv, expected.dqkv, 2e-2, "dqkv");
+  }
 }
 
-TEST_P(CudaAttention, GradientsMayReplaceTheirQueriesKeysAndValues) {
-  const AttentionSize& n = GetParam();
-  OpBed bed("cuda");
+void expect_the_same_in_place(const AttentionSize& n, Target target) {
+  OpBed bed("cuda", 1, target);
   const AttentionFwd fwd = attention_fwd(bed, n, DType::kBF16);
   bed.run(fwd);
   const AttentionBwd apart = attention_bwd(bed, fwd);
@@ -68,6 +71,12 @@ TEST_P(CudaAttention, GradientsMayReplaceTheirQueriesKeysAndValues) {
     const std::vector<double> expected = values_of(bed.on_host(apart.dqkv));
     // dq may differ in a last bit from run to run, see cuda_ops.h.
     expect_close(values_of(bed.on_host(in_place.dqkv)), expected, fwd.qkv.shape, 1e-3, "dqkv");
+  }
+}
+
+TEST_P(CudaAttention, GradientsMayReplaceTheirQueriesKeysAndValues) {
+  for (const Target target : kTargets) {
+    expect_the_same_in_place(GetParam(), target);
   }
 }
 

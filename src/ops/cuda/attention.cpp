@@ -56,6 +56,16 @@ AttentionProblem forward_problem(const Op& a) {
           .is_deterministic = false};
 }
 
+// Out of rows of all heads into rows of their own.
+void copy_keys(cudaStream_t stream, const AttentionShape& n, const Tensor& qkv, std::byte* keys) {
+  const auto head = static_cast<std::size_t>(n.D * size_of(qkv.dtype));
+  const std::size_t width = static_cast<std::size_t>(n.G) * head;
+  const std::size_t row = static_cast<std::size_t>(n.H + 2 * n.G) * head;
+  const std::byte* from = qkv.data + static_cast<std::size_t>(n.H) * head;
+  ORTHANT_CUDA(cudaMemcpy2DAsync(keys, width, from, row, width, static_cast<std::size_t>(n.B * n.S),
+                                 cudaMemcpyDeviceToDevice, stream));
+}
+
 // At the beginning of a workspace, where there is dropout.
 template <class Op>
 void give_seed(cudaStream_t stream, const Op& a, const Tensor& workspace, Pointers& pointers) {
@@ -149,7 +159,7 @@ void FusedAttention::forward(const AttentionFwd& a, const Tensor& workspace) {
   library().run(plan, pointers, n, workspace.data + kSeedBytes);
 }
 
-// The seed, the row sums, the sum of dq, then what cuDNN wants for itself.
+// The seed, the row sums, the sum of dq or the keys, then what cuDNN wants for itself.
 void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   const AttentionShape& n = a.shape;
   AttentionProblem problem = forward_problem(a);
@@ -157,8 +167,10 @@ void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   problem.is_deterministic = target_ == Target::kCudaDeterministic;
   const Library::Plan& plan = library().plan_of(problem);
   const std::int64_t row_bytes = n.B * n.H * n.S * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t dq_sum = kSeedBytes + rounded_up(row_bytes);
-  const std::int64_t own = dq_sum + (problem.is_deterministic ? 0 : rounded_up(row_bytes * n.D));
+  const std::int64_t key_bytes = n.B * n.S * n.G * n.D * size_of(a.qkv.dtype);
+  const std::int64_t second = kSeedBytes + rounded_up(row_bytes);
+  const std::int64_t own =
+      second + rounded_up(problem.is_deterministic ? key_bytes : row_bytes * n.D);
   ORTHANT_CHECK(own + plan.bytes <= workspace.bytes(),
                 "attention_bwd: cudnn asks for a workspace of {} bytes, {} are planned; please "
                 "report",
@@ -172,7 +184,12 @@ void FusedAttention::backward(const AttentionBwd& a, const Tensor& workspace) {
   pointers.set(AttentionTensor::kSlopes, a.slopes.data);
   pointers.set(AttentionTensor::kPositions, a.positions.data);
   pointers.set(AttentionTensor::kRowSum, workspace.data + kSeedBytes);
-  pointers.set(AttentionTensor::kDQSum, workspace.data + dq_sum);
+  if (problem.is_deterministic) {
+    copy_keys(stream_, n, a.qkv, workspace.data + second);
+    pointers.set(AttentionTensor::kK, workspace.data + second);
+  } else {
+    pointers.set(AttentionTensor::kDQSum, workspace.data + second);
+  }
   give_seed(stream_, a, workspace, pointers);
   library().run(plan, pointers, n, workspace.data + own);
 }

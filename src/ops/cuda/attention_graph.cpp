@@ -17,6 +17,8 @@ class Builder {
     const std::int64_t heads = H + 2 * G;  // of a row of qkv
     qkv_ = {S * heads * D, D, heads * D, 1};
     keys_ = {S * heads * D, D, 1, heads * D};  // transposed
+    copied_keys_ = {S * G * D, D, 1, G * D};
+    copied_rows_ = {S * G * D, D, G * D, 1};
     out_ = {S * H * D, D, H * D, 1};
     products_ = {H * S * D, S * D, H * D, 1};
     full_ = {H * S * D, S * D, D, 1};
@@ -55,7 +57,8 @@ class Builder {
     const Node minus_infinity = scalar(AttentionTensor::kNegativeInfinity);
     const Node scale = scalar(AttentionTensor::kScale);
     const Node q = given(AttentionTensor::kQ, q_dims_, qkv_, type_);
-    const Node k = given(AttentionTensor::kK, key_dims_, keys_, type_);
+    const bool has_copy = n_.is_deterministic;
+    const Node k = given(AttentionTensor::kK, key_dims_, has_copy ? copied_keys_ : keys_, type_);
     const Node v = given(AttentionTensor::kV, key_dims_, keys_, type_);
     const Node o = given(AttentionTensor::kO, q_dims_, out_, type_);
     const Node d_o = given(AttentionTensor::kDO, q_dims_, out_, type_);
@@ -83,9 +86,10 @@ class Builder {
     ds = times(ds, scale);
     key_gradient(ds, q, AttentionTensor::kDK);
     // dq = ds k, added up in f32
-    const Node rows_of_k = g_.reshape(k, g_.temporary(kv_dims_, qkv_, type_));
+    const Node rows_of_k =
+        g_.reshape(k, g_.temporary(kv_dims_, has_copy ? copied_rows_ : qkv_, type_));
     const Node dq = given(AttentionTensor::kDQ, q_dims_, qkv_, type_);
-    if (n_.is_deterministic) {
+    if (has_copy) {
       g_.matmul(ds, rows_of_k, dq);
     } else {
       const Node sum = given(AttentionTensor::kDQSum, q_dims_, full_, kF32);
@@ -163,7 +167,7 @@ class Builder {
 
   AttentionProblem n_;
   cudnnDataType_t type_;
-  Dims qkv_, keys_, out_, products_, full_;
+  Dims qkv_, keys_, copied_keys_, copied_rows_, out_, products_, full_;
   Dims scores_, by_row_, by_column_;
   Dims rows_, row_strides_;
   Dims q_dims_, kv_dims_, key_dims_;

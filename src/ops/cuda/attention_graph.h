@@ -12,7 +12,8 @@
 namespace orthant::cuda {
 
 // Tensors of the graphs. Queries, keys and values lie in one buffer; each pointer is at its first
-// head.
+// head. A deterministic backward reads the keys again when their gradients are written, which may
+// lie in their place: its kK is a copy of them alone, [B,S,G,D].
 enum class AttentionTensor : std::int64_t {
   kQ = 1,
   kK,
