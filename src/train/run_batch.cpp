@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -40,14 +41,16 @@ std::string nearest_fitting(const char* option, std::int64_t number, std::int64_
   return found.empty() ? "" : fmt::format(", or {}={}", option, found);
 }
 
-void check_batch(const std::string& option, std::int64_t batch, const LayoutConfig& layout) {
+void check_batch(const std::string& option, std::int64_t batch, const RunConfig& config) {
+  const LayoutConfig& layout = config.layout;
   const std::int64_t micro = layout.micro_batch;
   const std::int64_t unit = micro * layout.dp();
   if (batch % unit == 0) return;
   const std::int64_t model = std::int64_t{layout.tp} * layout.pp;
-  const std::string micros =
-      nearest_fitting("layout.micro_batch", micro, batch / layout.dp(),
-                      [&](std::int64_t b) { return batch % (b * layout.dp()) == 0; });
+  const std::int64_t micro_unit = micro_batch_unit(layout, config.train.seq_length);
+  const std::string micros = nearest_fitting(
+      "layout.micro_batch", micro, batch / layout.dp(),
+      [&](std::int64_t b) { return b % micro_unit == 0 && batch % (b * layout.dp()) == 0; });
   const std::string ranks = nearest_fitting(
       "layout.ranks", layout.ranks, batch / micro * model,
       [&](std::int64_t r) { return r % model == 0 && batch % (micro * (r / model)) == 0; });
@@ -83,6 +86,13 @@ std::string nearest_multiples(std::int64_t number, std::int64_t unit) {
   return fmt::format("{} or {}", below, below + unit);
 }
 
+std::int64_t micro_batch_unit(const LayoutConfig& layout, std::int64_t seq_length) {
+  const std::int64_t halves = layout.takes_turns() ? 2 : 1;
+  if (!layout.sequence_parallel && !layout.split_saved_inputs) return halves;
+  const std::int64_t parts = layout.tp * halves;
+  return std::lcm(parts / std::gcd(seq_length, parts), halves);
+}
+
 void settle_batch(RunConfig& config, const FieldList& options) {
   const LayoutConfig& layout = config.layout;
   TrainConfig& train = config.train;
@@ -109,7 +119,7 @@ void settle_batch(RunConfig& config, const FieldList& options) {
 
 void check_batches(const RunConfig& config) {
   check_accumulation(config);
-  check_batch("train.global_batch", config.train.global_batch, config.layout);
+  check_batch("train.global_batch", config.train.global_batch, config);
   std::int64_t before = 0;
   for (const std::vector<std::int64_t>& entry : config.train.batch_ramp) {
     if (entry.size() != 2) {
@@ -125,7 +135,7 @@ void check_batches(const RunConfig& config) {
     if (entry[1] < 1) fail_user("{}={} must be at least 1; correct it", kOption, entry[1]);
     if (entry[1] > kMaxBatch)
       fail_user("{}={} is above {}; correct it", kOption, entry[1], kMaxBatch);
-    check_batch(kOption, entry[1], config.layout);
+    check_batch(kOption, entry[1], config);
   }
 }
 

@@ -13,6 +13,10 @@ void settle_batch(RunConfig& config, const FieldList& options);
 // nearest values that satisfy it.
 void check_batches(const RunConfig& config);
 
+// What micro-batches are multiples of: of 2 where their halves take turns, and of what makes rows
+// that tp shares out evenly.
+std::int64_t micro_batch_unit(const LayoutConfig& layout, std::int64_t seq_length);
+
 // "6 or 9": the multiples of `unit` around `number`, from `unit` on.
 std::string nearest_multiples(std::int64_t number, std::int64_t unit);
 

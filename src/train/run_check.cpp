@@ -168,24 +168,20 @@ void check_tp(const ModelConfig& model, const LayoutConfig& layout) {
 }
 
 void check_rows(const LayoutConfig& layout, std::int64_t seq_length) {
-  const std::int64_t rows = layout.micro_batch * seq_length;
-  const bool splits = layout.sequence_parallel || layout.split_saved_inputs;
   if (layout.takes_turns() && layout.micro_batch % 2 != 0) {
     fail_user(
         "layout.tp_overlap=halves halves micro-batches, and layout.micro_batch={} is odd; use "
         "{}, or rows",
         layout.micro_batch, nearest_multiples(layout.micro_batch, 2));
   }
-  const std::int64_t parts = std::int64_t{layout.tp} * (layout.takes_turns() ? 2 : 1);
-  if (!splits || rows % parts == 0) return;
-  const std::int64_t of_rows = parts / std::gcd(seq_length, parts);
-  const std::int64_t unit = layout.takes_turns() ? std::lcm(of_rows, std::int64_t{2}) : of_rows;
+  const std::int64_t unit = micro_batch_unit(layout, seq_length);
+  if (layout.micro_batch % unit == 0) return;
   fail_user(
       "layout.{} splits the {} rows of a micro-batch, micro_batch*seq_length={}*{}, "
       "over tp={}{}, which does not divide them; use micro_batch {}",
-      layout.sequence_parallel ? "sequence_parallel" : "split_saved_inputs", rows,
-      layout.micro_batch, seq_length, layout.tp, layout.takes_turns() ? " and halves" : "",
-      nearest_multiples(layout.micro_batch, unit));
+      layout.sequence_parallel ? "sequence_parallel" : "split_saved_inputs",
+      layout.micro_batch * seq_length, layout.micro_batch, seq_length, layout.tp,
+      layout.takes_turns() ? " and halves" : "", nearest_multiples(layout.micro_batch, unit));
 }
 
 void check_stages(const ModelConfig& model, const LayoutConfig& layout) {
