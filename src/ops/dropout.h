@@ -1,5 +1,6 @@
 // Which elements dropout keeps: a function of seed, step, site and the element's global index
-// alone, so that it does not depend on layout, micro-batch, threads or device.
+// alone, so that it does not depend on layout, micro-batch, threads or device. Only cuDNN, where it
+// computes attention, has others: see cuda/attention_seed.h.
 #pragma once
 
 #include <cstdint>
