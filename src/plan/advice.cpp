@@ -139,12 +139,28 @@ void name_halves(const Plan& plan, std::vector<std::string>& advice) {
       waits->second * 1e3, plan.time->step_s * 1e3));
 }
 
+// Attention that leaves cuDNN for the sake of dropout's masks.
+void warn_of_exact_dropout(const Plan& plan, std::vector<std::string>& advice) {
+  const MachineRates& rates = plan.request.machine.measured;
+  const RunConfig& config = plan.config();
+  const bool is_fp32 = config.compute_type() == DType::kF32;
+  if (is_fp32 || !work_of(config).attends_exactly || rates.attention_tflops_fp32 <= 0) return;
+  advice.push_back(
+      fmt::format("train.deterministic with model.dropout={:g} has the CPU's masks in attention, "
+                  "by a kernel of "
+                  "{:.1f} TFLOP/s in place of {:.0f}; train.deterministic=false has cuDNN's, which "
+                  "depend on tp "
+                  "and layout.micro_batch, and model.dropout=0 none",
+                  config.model.dropout, rates.attention_tflops_fp32, rates.attention_tflops));
+}
+
 }  // namespace
 
 std::vector<std::string> advise(const Plan& plan) {
   std::vector<std::string> advice = notes_on(plan.config());
   warn_of_hosts(plan, advice);
   warn_of_wide_tp(plan, advice);
+  warn_of_exact_dropout(plan, advice);
   name_halves(plan, advice);
   name_coarser_layout(plan, advice);
   return advice;

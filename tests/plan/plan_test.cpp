@@ -180,6 +180,19 @@ TEST(Plan, CallsOfTpWithoutWorkBesideThemNameHalves) {
       << "one sequence has no halves";
 }
 
+TEST(Plan, DropoutInDeterministicModeIsWarnedOf) {
+  const char* advice = "by a kernel of 5.0 TFLOP/s in place of 499";
+  std::vector<std::string> overrides = {"--model.dropout=0.1", "--train.deterministic=true",
+                                        "--layout.ranks=1", "--layout.tp=1", "--layout.pp=1"};
+  const Plan exact = plan_of("article-3.8b", "h200", 0, overrides);
+  EXPECT_TRUE(has(exact.advice, advice)) << all_of(exact);
+  overrides[1] = "--train.deterministic=false";
+  const Plan fast = plan_of("article-3.8b", "h200", 0, overrides);
+  EXPECT_FALSE(has(fast.advice, advice)) << all_of(fast);
+  ASSERT_TRUE(exact.time && fast.time);
+  EXPECT_LT(fast.time->step_s, 0.9 * exact.time->step_s);
+}
+
 TEST(Plan, ALayoutCutTooFineNamesACoarserOne) {
   const Plan example = plan_of("article-3.8b", "a100-80g");
   EXPECT_TRUE(has(example.advice,
