@@ -1,24 +1,13 @@
 // Plans of the run files that come with the program, against published and computed numbers.
-#include "plan/plan.h"
-
 #include <gtest/gtest.h>
 
 #include "base/check.h"
 #include "base/json.h"
 #include "pipeline/programs.h"
+#include "tests/plan/plans.h"
 
 namespace orthant {
 namespace {
-
-Plan plan_of(const std::string& run, const std::string& machine, int hosts = 0,
-             const std::vector<std::string>& overrides = {}) {
-  const std::string path = ORTHANT_SOURCE_DIR "/configs/runs/" + run + ".toml";
-  PlanRequest request;
-  request.job.config = load_run_config(path, overrides);
-  request.machine = load_machine(machine);
-  request.num_hosts = hosts;
-  return make_plan(request);
-}
 
 // Weights, gradients and optimizer state of the mean rank.
 double state_gb(const Plan& plan) {
@@ -31,20 +20,6 @@ double state_gb(const Plan& plan) {
     }
   }
   return sum * 1e-9 / plan.config().layout.ranks;
-}
-
-bool has(const std::vector<std::string>& texts, const std::string& part) {
-  return std::any_of(texts.begin(), texts.end(), [&part](const std::string& text) {
-    return text.find(part) != std::string::npos;
-  });
-}
-
-std::string all_of(const Plan& plan) {
-  std::string text;
-  for (const std::string& advice : plan.advice) {
-    text += advice + "\n";
-  }
-  return text;
 }
 
 // Of a GPT of 7.4 B parameters at dp 64, as in the ZeRO paper: weights 2 bytes, gradients 2 or 4,
@@ -159,58 +134,6 @@ TEST(Plan, TheHardwareTableHasItsStates) {
               row.ranks == 256)
         << all_of(plan);
   }
-}
-
-TEST(Plan, CallsOfTpWithoutWorkBesideThemNameHalves) {
-  std::vector<std::string> overrides = {
-      "--layout.ranks=4",        "--layout.tp=4",
-      "--layout.pp=1",           "--layout.sequence_parallel=true",
-      "--layout.micro_batch=8",  "--train.global_batch=16",
-      "--train.seq_length=2048", "--layout.recompute=none"};
-  const char* advice = "layout.tp_overlap=halves";
-  const Plan rows = plan_of("llama-7b-article", "h200", 0, overrides);
-  EXPECT_TRUE(has(rows.advice, advice)) << all_of(rows);
-  overrides.emplace_back("--layout.tp_overlap=halves");
-  const Plan halves = plan_of("llama-7b-article", "h200", 0, overrides);
-  EXPECT_FALSE(has(halves.advice, advice)) << all_of(halves);
-  ASSERT_TRUE(rows.time && halves.time);
-  EXPECT_LT(halves.time->step_s, 0.9 * rows.time->step_s);
-  overrides.back() = "--layout.micro_batch=1";
-  EXPECT_FALSE(has(plan_of("llama-7b-article", "h200", 0, overrides).advice, advice))
-      << "one sequence has no halves";
-}
-
-TEST(Plan, DropoutInDeterministicModeIsWarnedOf) {
-  const char* advice = "by a kernel of 5.0 TFLOP/s in place of 499";
-  std::vector<std::string> overrides = {"--model.dropout=0.1", "--train.deterministic=true",
-                                        "--layout.ranks=1", "--layout.tp=1", "--layout.pp=1"};
-  const Plan exact = plan_of("article-3.8b", "h200", 0, overrides);
-  EXPECT_TRUE(has(exact.advice, advice)) << all_of(exact);
-  overrides[1] = "--train.deterministic=false";
-  const Plan fast = plan_of("article-3.8b", "h200", 0, overrides);
-  EXPECT_FALSE(has(fast.advice, advice)) << all_of(fast);
-  ASSERT_TRUE(exact.time && fast.time);
-  EXPECT_LT(fast.time->step_s, 0.9 * exact.time->step_s);
-}
-
-TEST(Plan, ALayoutCutTooFineNamesACoarserOne) {
-  const Plan example = plan_of("article-3.8b", "a100-80g");
-  EXPECT_TRUE(has(example.advice,
-                  "over-sharded: 0.47 B parameters a rank; tp 1, pp 1, dp 64 with "
-                  "ZeRO-1 fits"))
-      << all_of(example);
-  EXPECT_EQ(rank_config(example.request.job).max_micros, 16);
-  const Plan case_13b = plan_of("llama-13b-article", "a100-80g");
-  EXPECT_TRUE(has(case_13b.advice, "over-sharded: 1.63 B parameters a rank; tp 2, pp 1, dp 16"))
-      << all_of(case_13b);
-}
-
-TEST(Plan, TpBeyondAHostIsWarnedOf) {
-  const Plan plan = plan_of("article-3.8b", "a100-80g", 0,
-                            {"--layout.tp=12", "--layout.pp=1", "--layout.ranks=24"});
-  EXPECT_TRUE(has(plan.advice, "layout.tp=12 is larger than the 8 devices of a host"))
-      << all_of(plan);
-  EXPECT_TRUE(has(plan.advice, "at 25 GB/s in place of NVLink at 300 GB/s")) << all_of(plan);
 }
 
 // What all ranks compute, against the model's closed form: GPT, and LLaMA with grouped heads.
