@@ -71,7 +71,8 @@ void check_accumulation(const RunConfig& config) {
   }
   std::string others;
   if (batch % (micro * dp) == 0) others = fmt::format(", or accumulation={}", batch / (micro * dp));
-  if (batch % (dp * count) == 0) {
+  const std::int64_t unit = dp * count * micro_batch_unit(config.layout, config.train.seq_length);
+  if (batch % unit == 0) {
     others += fmt::format(", or layout.micro_batch={}", batch / (dp * count));
   }
   fail_user("train.global_batch={} is not micro_batch*dp*accumulation={}*{}*{}={}; use {}{}", batch,

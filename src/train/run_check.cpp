@@ -225,9 +225,12 @@ void check_ranks(const LayoutConfig& layout) {
   }
 }
 
-void check_sequence(RunConfig& config) {
-  std::int64_t& seq_length = config.train.seq_length;
-  if (seq_length == 0) seq_length = config.model.max_positions;
+void settle_sequence(RunConfig& config) {
+  if (config.train.seq_length == 0) config.train.seq_length = config.model.max_positions;
+}
+
+void check_sequence(const RunConfig& config) {
+  const std::int64_t seq_length = config.train.seq_length;
   if (config.model.position == "learned" && seq_length > config.model.max_positions) {
     fail_user(
         "train.seq_length={} is longer than the learned positions, max_positions={}; use at "
@@ -337,6 +340,7 @@ void validate(RunConfig& config) {
   check_lr(config.lr());
   check_tp(config.model, config.layout);
   check_ranks(config.layout);
+  settle_sequence(config);
   check_batches(config);
   settle_schedule(config);
   check_stages(config.model, config.layout);

@@ -59,6 +59,22 @@ TEST(RunBatch, BatchesThatDoNotDivideNameTheNearestThatDo) {
   });
 }
 
+TEST(RunBatch, MicroBatchesThatAreNamedFitHalvesAndRowsOfTp) {
+  expect_messages({
+      {{"--layout.tp=2", "--layout.ranks=2", "--layout.tp_overlap=halves", "--layout.micro_batch=4",
+        "--train.global_batch=6"},
+       "train.global_batch=6 is not a multiple of micro_batch*dp=4*1=4; use 4 or 8, or "
+       "layout.micro_batch=2 or 6"},
+      {{"--layout.tp=2", "--layout.ranks=2", "--layout.sequence_parallel=true",
+        "--layout.micro_batch=4", "--model.max_positions=33", "--train.global_batch=6"},
+       "train.global_batch=6 is not a multiple of micro_batch*dp=4*1=4; use 4 or 8, or "
+       "layout.micro_batch=2 or 6"},
+      {{"--layout.tp=2", "--layout.ranks=2", "--layout.tp_overlap=halves", "--layout.micro_batch=4",
+        "--train.accumulation=2", "--train.global_batch=6"},
+       "train.global_batch=6 is not micro_batch*dp*accumulation=4*1*2=8; use 8"},
+  });
+}
+
 // global_batch = micro_batch * dp * accumulation, with dp from the ranks.
 TEST(RunBatch, TwoNumbersOfABatchGiveTheThird) {
   const auto numbers = [](std::vector<std::string> options) {
