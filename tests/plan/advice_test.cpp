@@ -26,7 +26,7 @@ TEST(Advice, CallsOfTpWithoutWorkBesideThemNameHalves) {
 }
 
 TEST(Advice, DropoutInDeterministicModeIsWarnedOf) {
-  const char* advice = "by a kernel of 5.0 TFLOP/s in place of 499";
+  const char* advice = "by a kernel of 5.0 TFLOP/s in place of up to 407";
   std::vector<std::string> overrides = {"--model.dropout=0.1", "--train.deterministic=true",
                                         "--layout.ranks=1", "--layout.tp=1", "--layout.pp=1"};
   const Plan exact = plan_of("article-3.8b", "h200", 0, overrides);
