@@ -24,7 +24,7 @@ struct AttentionShape {
   double dropout;              // of the probabilities; 0: none
   std::uint64_t site;          // dropout's stream, see dropout.h
   std::int64_t first_head;     // global index of query head 0, and ...
-  std::int64_t num_all_heads;  // ... the number of all heads: dropout does not depend on the layout
+  std::int64_t num_all_heads;  // ... the number of all heads: what dropout's masks are functions of
 };
 
 // o = softmax(scale * q k^T + slope * (key position - query position), causal) v

@@ -149,6 +149,51 @@ TEST_P(CudaDropout, KeepsItsShare) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CudaDropout, testing::ValuesIn(kSizes));
 
+// In each head one late query has a gradient, 1 at its first element: of values it is what the
+// forward has multiplied them with, and that again times values is the output.
+void expect_one_mask(const AttentionSize& n) {
+  OpBed bed("cuda");
+  const AttentionFwd fwd = attention_fwd(bed, n, DType::kBF16);
+  AttentionBwd bwd = attention_bwd(bed, fwd);
+  const auto at = [&](std::int64_t b, std::int64_t h) {
+    const std::int64_t query = n.S - 1 - 3 * h;
+    return index_of(((b * n.S + query) * n.H + h) * n.D);
+  };
+  std::vector<double> d_o(index_of(fwd.o.count()));
+  for (std::int64_t b = 0; b < n.B; ++b) {
+    for (std::int64_t h = 0; h < n.H; ++h) {
+      d_o[at(b, h)] = 1;
+    }
+  }
+  bwd.do_ = bed.floats(fwd.o.shape, DType::kBF16, d_o);
+  bed.run(fwd);
+  bed.run(bwd);
+  const std::vector<double> o = values_of(bed.on_host(fwd.o));
+  const std::vector<double> qkv = values_of(bed.on_host(fwd.qkv));
+  const std::vector<double> dqkv = values_of(bed.on_host(bwd.dqkv));
+  std::vector<double> found;
+  std::vector<double> expected;
+  for (std::int64_t b = 0; b < n.B; ++b) {
+    for (std::int64_t h = 0; h < n.H; ++h) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < n.S; ++j) {
+        const auto v = index_of(((b * n.S + j) * 3 * n.H + 2 * n.H + h) * n.D);
+        sum += dqkv[v] * qkv[v];
+      }
+      expected.push_back(sum);
+      found.push_back(o[at(b, h)]);
+    }
+  }
+  expect_close(found, expected, {n.B, n.H}, 0.05, "o");
+}
+
+TEST(CudaDropoutMask, IsOneForwardAndBackwardOfLongSequences) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
+  expect_one_mask({2, 1024, 4, 4, 128, false, 0.1});
+  expect_one_mask({3, 2000, 6, 6, 64, true, 0.2});
+  expect_one_mask({3, 8192, 32, 32, 8, false, 0.1});  // more than 2^32 scores
+}
+
 TEST(CudaDropoutMask, IsAnotherForEachStepSiteSeedSampleAndHead) {
   if (gpus().empty()) GTEST_SKIP() << "no GPU is here";
   const AttentionSize n = {1, 64, 2, 2, 64, false, 0.5};

@@ -150,8 +150,8 @@ inline void add_dropout_cases(OpCases& cases, DType type) {
   struct Size {
     std::int64_t S, C, first_row, T;
   };
-  for (const Size& n :
-       {Size{1, 1, 0, 3}, Size{5, 13, 0, 15}, Size{5, 13, 4, 7}, Size{40, 66, 60, 60}}) {
+  for (const Size& n : {Size{1, 1, 0, 3}, Size{5, 13, 0, 15}, Size{5, 13, 4, 7},
+                        Size{40, 66, 60, 60}, Size{5, 40, 4, 7}, Size{40, 64, 60, 60}}) {
     const std::int64_t S = n.S;
     const std::int64_t C = n.C;
     const std::int64_t first_row = n.first_row;
