@@ -87,30 +87,31 @@ train_all() {
 }
 
 compare() {
-  python3 - "$work" "$1" <<'COMPARE'
+  python3 - "$work" "$1" "${layouts[@]%% *}" <<'COMPARE'
 import json, pathlib, sys
 
-work, compute = pathlib.Path(sys.argv[1]), sys.argv[2]
+work, compute, names = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 most = {"bf16": 3e-3, "fp32": 1e-5}[compute]
 
 
-def losses(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+def losses(name):
+    metrics = work / f"{compute}-{name}" / "metrics.jsonl"
+    return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()] if metrics.exists() else []
 
 
-one = losses(work / f"{compute}-one")
+one = losses("one")
+if not one:
+    sys.exit(f"gpu-curves: {compute}: one rank has trained nothing")
 print(f"{compute}: loss {one[0]:.4f} to {one[-1]:.4f} in {len(one)} steps on one rank")
 bad = 0
-for folder in sorted(work.glob(f"{compute}-*/")):
-    if folder.name == f"{compute}-one":
-        continue
-    other = losses(folder)
+for name in names[1:]:
+    other = losses(name)
     mean = sum(abs(a - b) for a, b in zip(one, other)) / len(one)
     fits = len(other) == len(one) and mean <= most
     bad += not fits
-    print(f"  {folder.name}: mean difference {mean:.2e}" + ("" if fits else f", more than {most:g}"))
-if losses(work / f"{compute}-exact_a") != losses(work / f"{compute}-exact_b"):
+    fault = "" if fits else f", more than {most:g}" if len(other) == len(one) else f", {len(other)} steps"
+    print(f"  {name}: mean difference {mean:.2e}{fault}")
+if losses("exact_a") != losses("exact_b"):
     print(f"  {compute}: two runs in deterministic mode differ")
     bad += 1
 sys.exit(bad > 0)
