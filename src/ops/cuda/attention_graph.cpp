@@ -78,7 +78,7 @@ class Builder {
     s = g_.pointwise({CUDNN_POINTWISE_SUB}, positioned(s, scale), lse);
     const Node p = g_.pointwise({CUDNN_POINTWISE_EXP}, masked(s, minus_infinity));
     key_gradient(drops ? times(times(p, mask), keep_inverse) : p, d_o, AttentionTensor::kDV);
-    // ds = p (mask do v^T - kept row_sum) / kept scale, dk = ds^T q
+    // ds = p (mask do v^T - row_sum) / kept scale, where row_sum is times kept; dk = ds^T q
     Node ds = g_.matmul(d_o, v, g_.temporary(scores_, by_row_, kF32));
     if (drops) ds = times(ds, mask);
     ds = times(g_.pointwise({CUDNN_POINTWISE_SUB}, ds, row_sum), p);

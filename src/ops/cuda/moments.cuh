@@ -42,11 +42,7 @@ class RoundingWords {
   }
 
   __device__ std::uint32_t next() {
-    const std::uint64_t place = element_ % 4;
-    const std::uint32_t word = place == 0   ? words_.x
-                               : place == 1 ? words_.y
-                               : place == 2 ? words_.z
-                                            : words_.w;
+    const std::uint32_t word = word_of(words_, element_);
     const std::uint64_t block = element_ / 4;
     ++element_;
     if (++in_row_ == row_) {

@@ -28,6 +28,14 @@ __device__ inline uint4 philox_words(std::uint64_t seed, std::uint64_t stream,
   return x;
 }
 
+// That of an element, of the words of block element / 4.
+__device__ inline std::uint32_t word_of(const uint4& words, std::uint64_t element) {
+  return element % 4 == 0   ? words.x
+         : element % 4 == 1 ? words.y
+         : element % 4 == 2 ? words.z
+                            : words.w;
+}
+
 // One dropout of a model; which step it is lies on the device.
 struct DropoutRule {
   const StepState* state;
@@ -46,12 +54,7 @@ struct DropoutRule {
   template <int W>
   __device__ void keep(const Step& step, std::uint64_t first, bool* keeps) const {
     if constexpr (W == 1) {
-      const uint4 words = philox_words(step.seed, step.stream, first / 4);
-      const std::uint32_t word = first % 4 == 0   ? words.x
-                                 : first % 4 == 1 ? words.y
-                                 : first % 4 == 2 ? words.z
-                                                  : words.w;
-      keeps[0] = word >= threshold;
+      keeps[0] = word_of(philox_words(step.seed, step.stream, first / 4), first) >= threshold;
     } else {
 #pragma unroll
       for (int k = 0; k < W; k += 4) {
