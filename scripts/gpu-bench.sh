@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # On a machine with NVIDIA GPUs: how fast whole training steps are on one GPU and, where there are as many, on two, four and
-# eight; what was predicted of them, and where their time goes. scripts/gpu-bench.sh [SECONDS [MACHINE]]: measures each row for so long
-# (60), after 20 seconds that are not measured, on sequences of one document, and predicts it by that machine's rates
-# (h200; a file of orthant bench machine for another).
+# eight; what was predicted of them, and where their time goes. scripts/gpu-bench.sh [SECONDS [MACHINE]]: measures each
+# row for so long (60), after 20 seconds that are not measured, on sequences of one document, and predicts it by that
+# machine's rates (h200; a file of orthant bench machine for another).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}

@@ -147,11 +147,9 @@ void warn_of_exact_dropout(const Plan& plan, std::vector<std::string>& advice) {
   const bool leaves_cudnn = config.compute_type() != DType::kF32 && work_of(config).attends_exactly;
   if (!leaves_cudnn || all.empty() || machine.measured.attention_tflops_fp32 <= 0) return;
   advice.push_back(fmt::format(
-      "train.deterministic with model.dropout={:g} has the CPU's masks in attention, "
-      "by a kernel of "
-      "{:.1f} TFLOP/s in place of up to {:.0f}; train.deterministic=false has cuDNN's, which "
-      "depend on tp "
-      "and layout.micro_batch, and model.dropout=0 none",
+      "train.deterministic with model.dropout={:g} has the CPU's masks in attention, by a kernel "
+      "of {:.1f} TFLOP/s in place of up to {:.0f}; train.deterministic=false has cuDNN's, which "
+      "depend on tp and layout.micro_batch, and model.dropout=0 none",
       config.model.dropout, machine.measured.attention_tflops_fp32,
       *std::max_element(all.begin(), all.end())));
 }
